@@ -7,6 +7,7 @@ room imports the lower one; lines that follow from two others are left out.
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from benchmarks import ROOT
@@ -48,20 +49,22 @@ def _imported(path: Path) -> set[str]:
 
 
 def levels(rooms: dict[str, set[str]]) -> dict[str, int]:
-    """Return the length of the longest chain of imports below each room."""
+    """Return the length of the longest chain of imports below each room; from the bottom up.
+
+    Raises
+    ------
+    graphlib.CycleError  if rooms import each other.
+    """
     known: dict[str, int] = {}
-    while len(known) < len(rooms):
-        ready = [name for name in rooms if name not in known and rooms[name] <= known.keys()]
-        if not ready:
-            raise ValueError(f"these rooms import each other: {sorted(rooms.keys() - known)}")
-        known |= {name: 1 + max((known[k] for k in rooms[name]), default=-1) for name in ready}
+    for name in TopologicalSorter(rooms).static_order():
+        known[name] = 1 + max((known[other] for other in rooms[name]), default=-1)
     return known
 
 
 def reduced(rooms: dict[str, set[str]]) -> dict[str, list[str]]:
     """Return the imports that do not follow from others."""
     below: dict[str, set[str]] = {}
-    for name in sorted(rooms, key=levels(rooms).get):
+    for name in levels(rooms):
         below[name] = rooms[name].union(*(below[other] for other in rooms[name]))
     return {
         name: sorted(own - set().union(*(below[other] for other in own)))

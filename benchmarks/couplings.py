@@ -29,9 +29,7 @@ class Table(NamedTuple):
 
     rows: Tensor  # (N, I, D): I features of D numbers
     labels: Tensor  # (N,) 0 or 1
-    strength: (
-        Tensor  # (I,) distance of the classes' means from 0; 0 for features that decide nothing
-    )
+    strength: Tensor  # (I,) distance of the classes' means from 0; 0: it decides nothing
     loud: Tensor  # (I,) whether the standard deviation is 2 instead of 1
 
 

@@ -6,11 +6,10 @@ each finding here says whether its intervals support them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +29,6 @@ from benchmarks.shipped import (
     over_runs,
     shipped,
 )  # fmt: skip
-from capsviz import checkpoint, discovery
 from capsviz.analyses.binding.measure import ALONE, COUPLING, EVIDENCE, UNIFORM
 from capsviz.analyses.transplant.pairs import EVEN, NOISE, UNLIKE, UNLIKE_SHUFFLED
 from capsviz.analyses.transplant.pairs_by_dose import DONOR, MEAN, SHUFFLED
@@ -46,6 +44,7 @@ from capsviz.statistics.words import UNTRAINED, untrained_of
 
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
+REPRODUCED = ROOT / "trained/reproduce"  # cards of `capsviz reproduce`
 NONE = "–"
 BY_DOSE = "couplings-by-dose-*-images.json"
 
@@ -145,24 +144,17 @@ def transplant() -> Finding:
         if network in dosed:
             result = dosed[network].result
             by_dose = [percent(result.at(MEAN, 1)), dose_text(result, DONOR)]
-        rows.append(
-            [
-                network,
-                f"{iterations} iterations",
-                f"{float(one.result.coupling_sd.value[0]):.4f}",
-                *(percent(one.result.as_partner[k]) for k in (UNLIKE, UNLIKE_SHUFFLED)),
-                *by_dose,
-                percent(one.result.as_own[EVEN]),
-                str(one.runs),
-            ]
-        )
+        rows.append([
+            network, f"{iterations} iterations", f"{float(one.result.coupling_sd.value[0]):.4f}",
+            *(percent(one.result.as_partner[k]) for k in (UNLIKE, UNLIKE_SHUFFLED)), *by_dose,
+            percent(one.result.as_own[EVEN]), str(one.runs),
+        ])  # fmt: skip
     follow, kept = mnist.result.as_partner, mnist.result.as_own
     more = [one.result.as_partner[UNLIKE] for one in list(each.values())[1:4]]
     narrow = []
     for matrices, label in NARROW.items():
-        with contextlib.suppress(FileNotFoundError):
-            over_five = over_runs(f"mnist-matrices-{matrices}", "transplant", kind="Doses")
-            narrow.append(f"{dose_text(over_five.result, DONOR)} ({label})")
+        over_five = over_runs(f"mnist-matrices-{matrices}", "transplant", kind="Doses")
+        narrow.append(f"{dose_text(over_five.result, DONOR)} ({label})")
     clipped = [name for name, one in everywhere("transplant-*-by-dose-*", "Doses") if one.clipped]
     first, *others = (one.result for one in dosed.values())
     at_half = float(first.half.high[first.conditions.index(DONOR)])
@@ -217,19 +209,12 @@ def _against_transplant() -> list[Search]:
                kept, lambda one: one.value[NOISE] < 0.9),
         search("less than half follow, where the s.d. of couplings is above 0.1", "even above",
                sharp, lambda one: one.value[UNLIKE] < 0.5),
-        search("fewer follow at dose 8 than at dose 1", "fewer in five networks", doses, _falls),
+        search("fewer follow at dose 8 than at dose 1", "fewer in five networks", doses,
+               lambda one: difference(one.at(DONOR, 8), one.at(DONOR, 1)).high < 0),
         search("with the opposite deviation (dose -1) at least half as many images follow",
                "the opposite deviation (dose −1)", doses,
                lambda one: one.at(DONOR, -1).value >= one.at(DONOR, 1).value / 2),
     ]  # fmt: skip
-
-
-def _falls(one) -> bool:
-    """Return whether fewer images are shown to follow at dose 8 than at dose 1, paired by run."""
-    large, usual = one.at(DONOR, 8), one.at(DONOR, 1)
-    if one.half.training_runs < equivalence.FEWEST:
-        return bool(large.high < usual.low)
-    return bool(_paired(large.runs, usual.runs, MARGIN).difference.high < 0)
 
 
 def iterations() -> Finding:
@@ -246,20 +231,17 @@ def iterations() -> Finding:
     for label, long in (("10 epochs", True), ("2 or 4 epochs", False)):
         some = [gains for name, gains in pairs.items() if name.startswith("10-") == long]
         means = 100 * np.array([np.mean(gains) for gains in some])
-        together[label] = equivalence.paired(means, np.zeros(len(means)), MARGIN)
+        together[label] = _gained(means)
         about = [f"{len(some)} recipes of {label}, MNIST", "in training", NONE]
         rows.append([*about, gain(together[label]), f"{sum(map(len, some))} pairs"])
     each_recipe = {
-        name: equivalence.paired(
-            100 * np.array(gains), np.zeros(len(gains)), MARGIN, resolution=0.01
-        )
+        name: _gained(100 * np.array(gains), ONE_IMAGE)
         for name, gains in pairs.items()
         if len(gains) >= equivalence.FEWEST
     }
     three, one = (accuracies(f"mnist-iterations-{k}") for k in (3, 1))
-    by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in sorted(three)}
-    both = np.array(list(by_seed.values())), np.zeros(len(by_seed))
-    stated = equivalence.paired(*both, MARGIN, resolution=ONE_IMAGE)
+    by_seed = {f"seed {seed}": three[seed] - one[seed] for seed in three}
+    stated = _gained(np.array(list(by_seed.values())), ONE_IMAGE)
     about = ["one recipe of 4 epochs, stated beforehand", "in training", NONE, gain(stated)]
     rows.append([*about, f"{len(by_seed)} pairs"])
     gains = {
@@ -277,10 +259,11 @@ def iterations() -> Finding:
         ["network", "three iterations instead of one", "predictions changed",
          "accuracy gained, points", "runs"],
         rows,
-        [mnist.path, *(one.path for one in each.values()), *map(str, _cards())],
+        [mnist.path, *(one.path for one in each.values()),
+         *(str(card.relative_to(ROOT)) for pair in _card_pairs() for card in pair)],
         "Over several recipes, intervals are over their means; they share four "
         f"architectures. Of the {len(each_recipe)} recipes with three pairs, "
-        f"{_verdicts(each_recipe, MARGIN)}.",
+        f"{_verdicts(each_recipe)}.",
         [search("one iteration at test time is less accurate", "depend on their iterations", gains,
                 lambda one: one.low > 0),
          search("one iteration at test time is more accurate", "more accurate with one", gains,
@@ -306,8 +289,14 @@ ONE_IMAGE = 0.01  # points, of 10,000
 AFFINE_MARGIN = 1.0  # points of accuracy on affine digits
 
 
-def _verdicts(tested: dict[str, Paired], margin: float) -> str:
-    """Return how many of several comparisons have each verdict, and what they could have shown."""
+def _gained(gains: np.ndarray, resolution: float = 0.0) -> Paired:
+    """Return the test of gains in points, of whether there are any."""
+    return equivalence.paired(gains, np.zeros(len(gains)), MARGIN, resolution=resolution)
+
+
+def _verdicts(tested: dict[str, Paired]) -> str:
+    """Return how many comparisons of one margin have each verdict, and what they could show."""
+    (margin,) = {one.margin for one in tested.values()}
     verdicts = [one.verdict for one in tested.values()]
     different, equivalent, open_ = map(
         verdicts.count, (equivalence.DIFFERENT, equivalence.EQUIVALENT, equivalence.NOT_SETTLED)
@@ -332,18 +321,12 @@ def iteration_pairs() -> dict[str, list[float]]:
 
 
 def _card_pairs() -> list[tuple[Path, Path]]:
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce"
     return [
         (path, other)
-        for path in sorted(folder.glob("*-epochs/mnist-*.json"))
+        for path in sorted(REPRODUCED.glob("*-epochs/mnist-*.json"))
         for one, three in ONE_ITERATION.items()
         if (other := path.with_name(path.name.replace(one, three))) != path and other.is_file()
     ]
-
-
-def _cards() -> list[str]:
-    root = discovery.folder(checkpoint.SHIPPED)
-    return [f"trained/{card.relative_to(root)}" for pair in _card_pairs() for card in pair]
 
 
 def _accuracy(path: Path) -> float:
@@ -517,36 +500,32 @@ WITH_CROSS_ENTROPY = ("inverted_attention", "self_routing", "variational")  # as
 POOLED = "pooled"  # the stem without capsules
 
 
-def _slim() -> list[str]:
+def _slim(name: str) -> str:
+    """Return the recipe of ten epochs of a routing, or of pooling, on the slim stem."""
+    return f"{SLIM}{name}{EPOCHS}"
+
+
+def _nine() -> list[str]:
     """Return the routings whose runs on the slim stem are shipped."""
-    return [one for one in routings.available() if (SEEDS / f"{SLIM}{one}{EPOCHS}").is_dir()]
+    return [one for one in routings.available() if (SEEDS / _slim(one)).is_dir()]
 
 
 def sharpness() -> Finding:
     """Sharpness and accuracy of nine routings."""
-    rows = {row.network.name: row for row in leaderboard.table()}
-    known = {
-        name: rows[f"{SLIM}{name}{EPOCHS}"]
-        for name in (*_slim(), POOLED)
-        if f"{SLIM}{name}{EPOCHS}" in rows
-    }
-    pooled, uniform = known.pop(POOLED, None), known.get("uniform")
-    if pooled is None or uniform is None:
-        raise FileNotFoundError(f"trained/seeds/{SLIM}*")
+    networks = {row.network.name: row.network for row in leaderboard.table()}
+    known = {name: networks[_slim(name)] for name in _nine()}
+    pooled = networks[_slim(POOLED)]
     parents = {}
     for name in known:
-        ((_, parents[name]),) = columns.parents(
-            over_runs(f"{SLIM}{name}{EPOCHS}", "routing").result
-        )
-    runs = {name: row.network.accuracy.runs for name, row in known.items()}
+        ((_, parents[name]),) = columns.parents(over_runs(_slim(name), "routing").result)
+    runs = {name: one.accuracy.runs for name, one in known.items()}
+    less_pooling = {
+        name: _paired(one, pooled.accuracy.runs, MARGIN, ONE_IMAGE) for name, one in runs.items()
+    }
     even = runs.pop("uniform")
     best = max(runs, key=lambda name: float(np.mean(runs[name])))
     sharpest = min(known, key=lambda name: float(parents[name].value))
     tests = {name: _paired(one, even, MARGIN, ONE_IMAGE) for name, one in runs.items()}
-    less_pooling = {
-        name: _paired(row.network.accuracy.runs, pooled.network.accuracy.runs, MARGIN, ONE_IMAGE)
-        for name, row in known.items()
-    }
     six = {name: _after_training(f"{SLIM}{name.replace('_', '-')}-decoder") for name in known}
     four = {name: _after_four_epochs(name) for name in known}
     shorter = {
@@ -556,31 +535,27 @@ def sharpness() -> Finding:
         if name != "uniform"
     }
     every = tests | shorter
-    if len({tuple(row.network.seeds) for row in (*known.values(), pooled)}) > 1:
+    if len({tuple(one.seeds) for one in (*known.values(), pooled)}) > 1:
         raise ValueError("the runs of the nine routings and of pooling have different seeds")
-    correlation = stats.spearmanr(
-        [float(parents[name].value) for name in known],
-        [float(row.network.accuracy.value) for row in known.values()],
-    )
-    others = [name for name in known if name != "variational"]
-    without = stats.spearmanr(
-        [float(parents[name].value) for name in others],
-        [float(known[name].network.accuracy.value) for name in others],
-    )
-    above = sum(
-        row.network.accuracy.value > pooled.network.accuracy.value for row in known.values()
-    )
+
+    def rank_correlation(names: Iterable[str]):
+        each = [(float(parents[name].value), float(known[name].accuracy.value)) for name in names]
+        return stats.spearmanr(*zip(*each, strict=True))
+
+    correlation = rank_correlation(known)
+    without = rank_correlation(name for name in known if name != "variational")
+    above = sum(one.accuracy.value > pooled.accuracy.value for one in known.values())
     on_cifar10 = {_label(name): _cifar10(name) for name in known}
     cifar10 = {
         name: one - _cifar10("uniform") for name, one in on_cifar10.items() if name != "uniform"
     }
     table = []
     for name in dict.fromkeys((sharpest, best, "dynamic", "uniform", POOLED)):
-        row = pooled if name == POOLED else known[name]
+        network = pooled if name == POOLED else known[name]
         share = NONE if name == POOLED else percent(parents[name], 0)
         less_uniform = gain(tests[name]) if name in tests else NONE
-        accuracy = percent(row.network.accuracy, 2)
-        table.append([_label(name), share, accuracy, less_uniform, str(len(row.network.seeds))])
+        accuracy = percent(network.accuracy, 2)
+        table.append([_label(name), share, accuracy, less_uniform, str(len(network.seeds))])
     return Finding(
         not any(one.difference.low > 0 for one in tests.values())
         and min(correlation.pvalue, without.pvalue) > 0.05
@@ -590,15 +565,13 @@ def sharpness() -> Finding:
         ["routing", "effective number of parents, share of all", "accuracy",
          "accuracy less that of uniform, points", "runs"],
         table,
-        sorted(
-            f"trained/seeds/{row.network.name}" for row in (*known.values(), pooled)
-        ),
+        sorted(f"trained/seeds/{one.name}" for one in (*known.values(), pooled)),
         "Rank correlation of accuracy and effective parents over nine means: "
         f"{correlation.statistic:+.2f} (p = {correlation.pvalue:.2f}), without variational "
         f"{without.statistic:+.2f} (p = {without.pvalue:.2f}). "
         f"Of {len(tests)} routings against uniform, "
-        f"{_verdicts(tests, MARGIN)}. Of {len(less_pooling)} routings against pooling, "
-        f"{_verdicts(less_pooling, MARGIN)}. Six or four epochs are of 10,000 images.",
+        f"{_verdicts(tests)}. Of {len(less_pooling)} routings against pooling, "
+        f"{_verdicts(less_pooling)}. Six or four epochs are of 10,000 images.",
         [search("more accurate than uniform couplings, three pairs", "routing is more accurate",
                 every, lambda one: one.difference.low > 0),
          search("less accurate than uniform couplings, three pairs", "max-min and k-means",
@@ -609,7 +582,7 @@ def sharpness() -> Finding:
                 on_cifar10, lambda one: one < _cifar10(POOLED))],
         drawn=[
             *([f"{_label(name)} ({100 * float(parents[name].value):.0f} %)", "",
-               percent(known[name].network.accuracy, 2)]
+               percent(known[name].accuracy, 2)]
               for name in sorted(known, key=lambda name: float(parents[name].value))),
             table[-1],
         ],
@@ -619,20 +592,18 @@ def sharpness() -> Finding:
 def _after_training(recipe: str) -> np.ndarray:
     """Return the accuracies of the first three runs of a recipe, six epochs of 10,000 images."""
     same = {f"{SLIM}dynamic-decoder": "mnist-capsules-decoder"}  # of which there are ten runs
-    by_seed = accuracies(same.get(recipe, recipe))
-    return np.array([by_seed[seed] / 100 for seed in sorted(by_seed)[:3]])
+    return np.array(list(accuracies(same.get(recipe, recipe)).values())[:3]) / 100
 
 
 def _after_four_epochs(routing: str) -> np.ndarray:
     """Return the accuracies of three runs of a routing on 10,000 images."""
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/4-epochs"
-    return np.array([_accuracy(folder / f"{SLIM}{routing}-{seed}.json") for seed in range(3)])
+    runs = (REPRODUCED / f"4-epochs/{SLIM}{routing}-{seed}.json" for seed in range(3))
+    return np.array([*map(_accuracy, runs)])
 
 
 def _cifar10(routing: str) -> float:
-    name = "cifar10-resnet-0" if routing == "dynamic" else f"cifar10-resnet-{routing}-0"
-    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/15-epochs"
-    return _accuracy(folder / f"{name}.json")
+    name = "cifar10-resnet" if routing == "dynamic" else f"cifar10-resnet-{routing}"
+    return _accuracy(REPRODUCED / f"15-epochs/{name}-0.json")
 
 
 def _paired(one: np.ndarray, other: np.ndarray, margin: float, resolution: float = 0.0) -> Paired:
@@ -664,7 +635,7 @@ def maps() -> Finding:
     del labels["another image's map"]
 
     def of(source: Source, name: str, field: str = "gap") -> Estimate:
-        return getattr(source.result, field)[source.result.names.index(name)]
+        return _of_map(source.result, name, field)
 
     attention = shipped(stem.format("mnist-attention-mnist-capsules"))
     clutter = shipped(stem.format("mnist-positions-cluttered"))
@@ -705,6 +676,10 @@ def maps() -> Finding:
     )  # fmt: skip
 
 
+def _of_map(result, name: str, field: str) -> Estimate:
+    return getattr(result, field)[result.names.index(name)]
+
+
 def _against_maps() -> list[Search]:
     units = {
         f"{name}, {one.scene} {one.over}": one
@@ -713,10 +688,7 @@ def _against_maps() -> list[Search]:
     }
 
     def less(one, name: str) -> Estimate:
-        return one.routed_less[one.names.index(name)]
-
-    def by_accuracy(one, name: str) -> Estimate:
-        return one.accuracy_gap[one.names.index(name)]
+        return _of_map(one, name, "routed_less")
 
     live = {name: one for name, one in units.items() if one.over != "pixels"}
     pixels = {name: one for name, one in units.items() if one.over == "pixels"}
@@ -735,8 +707,8 @@ def _against_maps() -> list[Search]:
                lambda one: less(one, "couplings").high < 0),
         search("ranks them worse than couplings alone by accuracy, intervals apart",
                "By accuracy, couplings alone are clearly better", live,
-               lambda one: (
-                   by_accuracy(one, "couplings").low > by_accuracy(one, "routing map").high)),
+               lambda one: (_of_map(one, "couplings", "accuracy_gap").low
+                            > _of_map(one, "routing map", "accuracy_gap").high)),
         search("ranks them worse than the gradient", "than the routing map in three", live,
                lambda one: less(one, "gradient").high < 0),
         search("ranks them better than the gradient", "worse in two", live,
@@ -766,10 +738,9 @@ def lawful() -> Finding:
     mean = result.mean[:, turn]
     rows = [[label, plain(mean[k]), str(one.runs)] for k, label in labels.items()]
     gains = {}
-    for name in _slim():
-        ((_, gains[name]),) = columns.over_untrained(
-            over_runs(f"{SLIM}{name}{EPOCHS}", "equivariance").result
-        )
+    for name in _nine():
+        result_of = over_runs(_slim(name), "equivariance").result
+        ((_, gains[name]),) = columns.over_untrained(result_of)
     higher = all(gain.low > 0 for gain in gains.values())
     known = everywhere("equivariance-*", "Result")
     other = {  # trained on other data than MNIST
@@ -822,8 +793,8 @@ def _against_lawful() -> list[Search]:
 def affine() -> Finding:
     """Inside and outside the training shift range."""
     inside, outside = {}, {}
-    for name in (POOLED, *_slim()):
-        inside[name], outside[name] = _affine(f"{SLIM}{name}{EPOCHS}")
+    for name in (POOLED, *_nine()):
+        inside[name], outside[name] = _affine(_slim(name))
     gains, losses = (
         {
             name: _paired(one.runs, where[POOLED].runs, AFFINE_MARGIN)
@@ -857,15 +828,12 @@ def affine() -> Finding:
         )
     ]  # fmt: skip
     shifted = shipped("affnist.json")
+    protocol = shifted.result
     for name, label in (("average", "ConvNet with pooling"), ("capsnet", "CapsNet")):
-        k = shifted.result.networks.index(name)
-        numbers = [
-            percent(shifted.result.inside[k]),
-            NONE,
-            percent(shifted.result.outside[k]),
-            NONE,
-        ]
-        rows.append([f"affNIST protocol, {label}", *numbers, str(len(shifted.result.seeds[k]))])
+        k = protocol.networks.index(name)
+        within, beyond = (percent(part[k]) for part in (protocol.inside, protocol.outside))
+        count = str(len(protocol.seeds[k]))
+        rows.append([f"affNIST protocol, {label}", within, NONE, beyond, NONE, count])
     return Finding(
         all(one.difference.value > 0 for one in gains.values())
         and sum(one.difference.low > 0 for one in gains.values()) > len(gains) / 2
@@ -880,49 +848,34 @@ def affine() -> Finding:
         (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
-        [shifted.path, *(f"trained/seeds/{SLIM}{name}{EPOCHS}" for name in inside)],
+        [shifted.path, *(f"trained/seeds/{_slim(name)}" for name in inside)],
         f"All {len(gains)} routings less pooling: {_range(gains)} points inside, "
         f"{_range(losses)} outside. Self-attention after 30 epochs, less pooling after 10: "
         f"{longer[0]} inside, {longer[1]} outside. With equal parameters, dynamic less ResNet: "
         f"{gain(behind[0])} inside, {gain(behind[1])} outside; with cross-entropy, less ResNet: "
         f"{gain(behind_too[0])} inside, {gain(behind_too[1])} outside, less pooling: "
         f"{gain(same_loss[0])} inside, {gain(same_loss[1])} outside. "
-        f"Inside, {_verdicts(gains, AFFINE_MARGIN)}. Outside, {_verdicts(losses, AFFINE_MARGIN)}.",
-        _against_affine(
-            gains,
-            losses,
-            {
-                "dynamic": behind[0],
-                "dynamic with decoder": decoded,
-                "dynamic with cross-entropy": behind_too[0],
-            },
-            {"dynamic": behind[1], "dynamic with cross-entropy": behind_too[1]},
-        ),
+        f"Inside, {_verdicts(gains)}. Outside, {_verdicts(losses)}.",
+        [search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
+                lambda one: one.difference.high < 0),
+         search("more accurate than pooling outside, three pairs", "some are ahead outside", losses,
+                lambda one: one.difference.low > 0),
+         search("less accurate than the small ResNet inside, ten pairs",
+                "ahead of capsules with a decoder",
+                {"dynamic": behind[0], "dynamic with decoder": decoded,
+                 "dynamic with cross-entropy": behind_too[0]},
+                lambda one: one.difference.high < 0),
+         search("more accurate than the small ResNet outside, ten pairs",
+                "ahead of a ResNet outside",
+                {"dynamic": behind[1], "dynamic with cross-entropy": behind_too[1]},
+                lambda one: one.difference.low > 0)],
         drawn=[
             ["slim stem, pooling", percent(inside[POOLED]), "", percent(outside[POOLED])],
             rows[0],
             [f"{equal}: pooling", percent(pooled[0]), "", percent(pooled[1])],
             *rows[1:],
         ],
-    )
-
-
-def _against_affine(
-    gains: dict[str, Paired],
-    losses: dict[str, Paired],
-    inside: dict[str, Paired],
-    outside: dict[str, Paired],
-) -> list[Search]:
-    return [
-        search("less accurate than pooling inside, three pairs", "behind pooling inside", gains,
-               lambda one: one.difference.high < 0),
-        search("more accurate than pooling outside, three pairs", "some are ahead outside", losses,
-               lambda one: one.difference.low > 0),
-        search("less accurate than the small ResNet inside, ten pairs",
-               "ahead of capsules with a decoder", inside, lambda one: one.difference.high < 0),
-        search("more accurate than the small ResNet outside, ten pairs",
-               "ahead of a ResNet outside", outside, lambda one: one.difference.low > 0),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def _range(differences: dict[str, Paired]) -> str:
@@ -1000,8 +953,7 @@ def broken() -> Finding:
         f"{label} {plain(leads[ENTROPIC_POOLING, SHARE][label], '+.3f')}"
         for label in (EXCHANGED, ANOTHER, SHIFTED)
     )
-    by_loss = (accuracies(name) for name in (CROSS_ENTROPY, CAPSULES))
-    cost = lead(*(np.array([each[seed] for seed in sorted(each)]) for each in by_loss))
+    cost = lead(*(np.array(list(accuracies(name).values())) for name in (CROSS_ENTROPY, CAPSULES)))
     as_trained = [  # by the score that the loss trains
         some
         for (other, score), some in leads.items()
@@ -1033,6 +985,14 @@ def broken() -> Finding:
 def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
     """Return the mean of one less the other, which are of runs of equal seed."""
     return equivalence.paired(one, other, MARGIN).difference
+
+
+def difference(one: Estimate, other: Estimate) -> Estimate:
+    """Return one less the other, paired by run; of too few runs, from end to end of intervals."""
+    if one.training_runs < equivalence.FEWEST:
+        ends = np.array([one.low - other.high, one.high - other.low])
+        return Estimate(one.value - other.value, ends)
+    return lead(one.runs, other.runs)
 
 
 def _against_broken(leads: Leads, single: dict[str, Estimate]) -> list[Search]:
@@ -1167,12 +1127,8 @@ ALL_PARTS, SAME_PARTS = 0, 2  # which positions an AUROC is over
 
 
 def _less(result, score: str, other: str, where: int = ALL_PARTS) -> Estimate:
-    """Return the AUROC of a score less that of another, paired by run."""
-    one, less = _area(result, score, where), _area(result, other, where)
-    if one.training_runs < equivalence.FEWEST:
-        ends = np.array([one.low - less.high, one.high - less.low])
-        return Estimate(one.value - less.value, ends)
-    return lead(one.runs, less.runs)
+    """Return the AUROC of a score less that of another."""
+    return difference(_area(result, score, where), _area(result, other, where))
 
 
 def _area(result, name: str, where: int = ALL_PARTS) -> Estimate:

@@ -21,10 +21,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.clock import interleaved
-from benchmarks.networks import Floor, capsnet, literal
+from benchmarks.networks import Floor, literal
 from benchmarks.steps import trainer
 from capsviz import data
 from capsviz.files import write_text
+from capsviz.nn.models.capsnet import CapsNet
 from capsviz.provenance import hardware, provenance
 from capsviz.training import run as pipeline
 from capsviz.training.train import fit
@@ -35,11 +36,11 @@ ROUNDS, WARM = 20, 10
 def steps(device: torch.device, batch: int, precision: str) -> dict:
     """Return median milliseconds of a training step of every contender, taking turns."""
     torch.manual_seed(0)
-    networks = {"floor": Floor(), "plain floor": Floor(plain=True), "literal": literal(capsnet())}
-    networks |= {"capsviz launches": capsnet()}
+    networks = {"floor": Floor(), "plain floor": Floor(plain=True), "literal": literal(CapsNet())}
+    networks |= {"capsviz launches": CapsNet()}
     how = {"batch": batch, "bf16": precision == "bf16", "device": device}
     contenders = {name: trainer(network, **how) for name, network in networks.items()}
-    contenders["capsviz graph"] = trainer(capsnet(), **how, graph=True)
+    contenders["capsviz graph"] = trainer(CapsNet(), **how, graph=True)
 
     sync = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     times = interleaved(contenders, ROUNDS, WARM, sync=sync)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from capsviz.nn import functional, models
+from capsviz.nn import functional
 from capsviz.nn.convolution import convolve
 from capsviz.nn.models import Output
 from capsviz.nn.models.capsnet import CapsNet
@@ -67,13 +67,6 @@ class Literal(CapsNet):
             if iteration + 1 < c.iterations:
                 logits = logits + (votes * poses[:, None]).sum(3)
         return Output(functional.lengths(poses), poses, primary)
-
-
-def capsnet(
-    image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
-) -> CapsNet:
-    """Return the paper's network as capsviz computes it."""
-    return models.build("capsnet", image_shape, classes, **options)
 
 
 def literal(network: CapsNet) -> Literal:

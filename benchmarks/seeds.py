@@ -80,29 +80,24 @@ COMMANDS = {  # but for the images, what each is run with
 )
 def command(name, patterns, n, only):
     """Run the commands over the runs and keep their numbers."""
-    chosen = [one for one in only or COMMANDS if one != CARDS]
-    if not patterns:
-        columns = {one for column in leaderboard.columns.COLUMNS for one in column.analyses}
-        total = checkpoint.read_card(checkpoint.find(name))["results"]["test"]["n"]
-        folder = ROOT / "figures/leaderboard" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
-            for one in chosen if only else sorted(columns & COMMANDS.keys()):
-                images = min(n or FEW.get(one, MANY), total)
-                told = measure(folder, one, images, ["--checkpoint", name])
-                click.echo(f"{one}: {told}", err=True)
-        return
-    named = runs.named((), patterns)
+    named = runs.named((), patterns) if patterns else [name]
     cards = [checkpoint.read_card(checkpoint.find(run)) for run in named]
-    folder = FOLDER / name
+    if patterns:
+        folder, usual = FOLDER / name, list(COMMANDS)
+        networks = ["--seeds-of", f"runs/{name}-*"]
+    else:
+        columns = {one for column in leaderboard.columns.COLUMNS for one in column.analyses}
+        folder, usual = ROOT / "figures/leaderboard" / name, sorted(columns & COMMANDS.keys())
+        networks = ["--checkpoint", name]
     folder.mkdir(parents=True, exist_ok=True)
-    renew(folder, summary(name, cards))
+    if patterns:
+        renew(folder, summary(name, cards))
     total = cards[0]["results"]["test"]["n"]
     with gathered(name, named, [card["recipe"]["seed"] for card in cards]):
-        for one in chosen:
-            images = min(n or FEW.get(one, MANY), total)
-            runs_of = ["--seeds-of", f"runs/{name}-*"]
-            click.echo(f"{one}: {measure(folder, one, images, runs_of)}", err=True)
+        for one in only or usual:
+            if one != CARDS:
+                images = min(n or FEW.get(one, MANY), total)
+                click.echo(f"{one}: {measure(folder, one, images, networks)}", err=True)
     size = sum(path.stat().st_size for path in folder.iterdir())
     click.echo(f"{folder.relative_to(ROOT)}: {size / 1e3:.0f} kB")
 

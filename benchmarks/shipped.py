@@ -69,9 +69,9 @@ def bound() -> dict[str, Source]:
 
 
 def accuracies(recipe: str) -> dict[int, float]:
-    """Return the test accuracy of each training run of a recipe in percent, by its seed."""
+    """Return the test accuracy of each training run of a recipe in percent, in order of seeds."""
     (one,) = paired.read([SEEDS / recipe / paired.RUNS])
-    return {seed: 100 * accuracy for seed, accuracy in one.accuracies.items()}
+    return {seed: 100 * accuracy for seed, accuracy in sorted(one.accuracies.items())}
 
 
 def cards() -> dict[str, dict]:

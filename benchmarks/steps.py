@@ -18,8 +18,9 @@ if "--kept" in sys.argv:
 import torch
 
 from benchmarks.clock import interleaved, peak_bytes
-from benchmarks.networks import Floor, capsnet, literal
+from benchmarks.networks import Floor, literal
 from capsviz.nn.computation import in_bfloat16
+from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training.distributed import Team
 from capsviz.training.gradients import Gradients
 
@@ -32,7 +33,7 @@ def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
     torch.manual_seed(0)
     if name.endswith("floor"):
         return Floor((1, size, size), plain=name == "plain floor")
-    network = capsnet((1, size, size), classes, iterations=iterations)
+    network = CapsNet((1, size, size), classes, iterations=iterations)
     return literal(network) if name == "literal" else network
 
 

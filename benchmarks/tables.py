@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -20,7 +20,6 @@ from benchmarks import (
     durations,
     findings,
     layers,
-    leaderboard,
     parity,
     preregistered,
     read,
@@ -35,15 +34,16 @@ from benchmarks.findings import (
     plain,
     points,
 )
-from benchmarks.shipped import cards, over_runs, shipped
-from capsviz import checks, discovery
+from benchmarks.refuter import everywhere
+from benchmarks.shipped import cards, dose_text, over_runs, shipped
+from capsviz import checkpoint, checks, discovery
 from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
+from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
-from capsviz.results import leaderboard as networks
-from capsviz.results import read_result, table_of
+from capsviz.results import leaderboard, read_result, table_of
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
@@ -53,6 +53,17 @@ HEAD = (  # networks and columns of the leaderboard that the README shows
      "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
     ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
 )  # fmt: skip
+BOARDS = {  # columns of each table of docs/leaderboard.md
+    "accuracy": ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
+    "robustness": (
+        "network", "runs", "corrupted, error, %", "rotated, %", "attacked, %", "undetected, %",
+    ),
+    "routing": (
+        "network", "runs", "donor's class, %", "effective parents, %", "uniform couplings, points",
+        "shuffled, points", "matched, points",
+    ),
+    "poses": ("network", "runs", "equivariance, R²", "faithfulness, area"),
+}  # fmt: skip
 
 
 def results() -> str:
@@ -84,8 +95,50 @@ def results() -> str:
 def leaderboard_head() -> str:
     """Return some rows and columns of docs/leaderboard.md."""
     names, columns = HEAD
-    rows = {row[0]: row for row in leaderboard.cells(networks.table(), columns)}
+    rows = {row[0]: row for row in _columns(leaderboard.table(), columns)}
     return markdown(columns, [rows[name] for name in names])
+
+
+def _columns(table, names: Sequence[str]) -> list[list[str]]:
+    """Return some columns, of rows of `leaderboard.table()`."""
+    header, rows = leaderboard.cells(table)
+    return [[row[header.index(name)] for name in names] for row in rows]
+
+
+def board(words: str) -> str:
+    """Return one of the tables of `BOARDS`, without networks that nothing was measured of.
+
+    Left out are networks of the affNIST protocol, which have a table in docs/robustness.md, and
+    recipes that were trained again in float32.
+    """
+    names, table = BOARDS[words], leaderboard.table()
+    known = {row.network.name for row in table}
+    table = [
+        row
+        for row in table
+        if not row.network.name.startswith("affnist ")
+        and (f"{row.network.name}-fp32" not in known or row.network.name in checkpoint.shipped())
+    ]
+    return markdown(names, [row for row in _columns(table, names) if {*row[2:]} != {NONE}])
+
+
+def doses() -> str:
+    """Return the doses of every shipped network, or recipe with several runs, that has them."""
+    kinds = (DONOR, SHUFFLED)  # whose couplings
+    rows = [
+        [name.strip("`"), str(one.half.training_runs), *(dose_text(one, kind) for kind in kinds)]
+        for name, one in everywhere("transplant-*-by-dose-*", "Doses")
+    ]
+    return markdown(["network", "runs", *kinds], rows)
+
+
+def notices() -> str:
+    """Return the notes on the data of networks, each with the networks that it is about."""
+    named: dict[str, list[str]] = {}
+    for row in leaderboard.table():
+        if row.network.notice:
+            named.setdefault(row.network.notice, []).append(f"`{row.network.name}`")
+    return "\n\n".join(f"{', '.join(names)}: {text}." for text, names in named.items())
 
 
 def commands() -> str:
@@ -182,12 +235,11 @@ def speed() -> str:
 
 def paths() -> str:
     """Return the accuracy of the literal network and of capsviz after training alike."""
-    result = read("parity")
-    accuracy, rows = result["summary"]["accuracy"], []
-    for path, values in accuracy.items():
+    accuracies, rows = parity.accuracies(read("parity")["runs"]), []
+    for path, values in accuracies.items():
         ends = f"{min(values):.2%} to {max(values):.2%}"
         rows.append([path, parity.PATHS[path], f"{np.mean(values):.2%}", ends, str(len(values))])
-    gap = parity.paired(result["summary"])
+    gap = lead(accuracies["capsviz"], accuracies["literal"])
     rows.append(["difference, paired by seed", "", f"{points(gap)} points", "", str(gap.n)])
     header = ["network", "precision", "mean test accuracy", "range", "runs"]
     return markdown(header, rows)
@@ -438,8 +490,8 @@ def _machine(about: dict) -> str:
 
 
 PARTS: dict[str, Callable[..., str]] = {
-    "results": results, "leaderboard": leaderboard_head, "board": leaderboard.board,
-    "doses": leaderboard.doses, "notices": leaderboard.notices, "findings": findings.titles,
+    "results": results, "leaderboard": leaderboard_head, "board": board,
+    "doses": doses, "notices": notices, "findings": findings.titles,
     "finding": findings.table,
     "commands": commands, "checks": pitfalls, "template": template,
     "blocks": blocks, "speed": speed, "parity": paths,

@@ -103,13 +103,6 @@ def test_what_a_loop_of_ones_own_trained_is_kept_and_opened(tmp_path):
     assert capsviz.load(other).card["dataset"]["options"] == {"download": False}
 
 
-def test_a_data_set_with_a_border_is_opened_by_its_options(tmp_path):
-    part = capsviz.data.load("digits", "train", pad_px=2)
-    model = capsviz.CapsNet(part.image_shape, types=2, channels=4)
-    path = capsviz.save(model, tmp_path / "mine", part, options={"pad_px": 2})
-    assert open_inputs(checkpoint=str(path)).dataset.image_shape == (1, 32, 32)
-
-
 def test_a_data_set_remembers_its_options_and_what_is_saved_is_opened_with_them(tmp_path):
     given = {"block": 2, "pad_px": 2, "crop_px": 30}
     part = capsviz.data.load("digits", "train", **given).first(50)

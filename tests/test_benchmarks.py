@@ -8,13 +8,14 @@ import torch
 
 import benchmarks
 from benchmarks import clock, fuzz, layers, parity, read, speed, tables
-from benchmarks.networks import Floor, capsnet, literal
+from benchmarks.networks import Floor, literal
 from capsviz.nn import routing
+from capsviz.nn.models.capsnet import CapsNet
 
 
 def test_the_literal_network_is_ours_in_values_and_gradients():
     torch.manual_seed(0)
-    ours = capsnet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
+    ours = CapsNet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
     theirs = literal(ours)
     images, labels = torch.rand(3, 1, 20, 20), torch.tensor([0, 3, 1])
     for network in (ours, theirs):
@@ -42,26 +43,11 @@ def test_contenders_take_turns_and_ratios_are_to_the_first():
         assert line["min_ms"] <= line["median_ms"] <= line["max_ms"]
 
 
-def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread():
-    def lines(*accuracies):
-        paths = [("literal", 0.98), ("literal", 0.99), ("capsviz", accuracies[0])]
-        return [
-            {"path": path, "accuracy": value}
-            for path, value in (*paths, ("capsviz", accuracies[1]))
-        ]
-
-    found = parity.summary(lines(0.985, 0.993))
-    assert found["gap_of_means"] == pytest.approx(0.004) and found["within_spread"]
-    assert found["gap_by_seed"] == pytest.approx([0.005, 0.003])
-    assert not parity.summary(lines(0.96, 0.97))["within_spread"]
-
-
 def test_the_shipped_results_hold_every_part():
     assert set(speed.PARTS) <= set(read("speed"))
-    shipped = read("parity")
-    assert parity.summary(shipped["runs"]) == shipped["summary"]
-    seeds = [{x["seed"] for x in shipped["runs"] if x["path"] == path} for path in parity.PATHS]
-    assert seeds[0] == seeds[1] != set()
+    runs = read("parity")["runs"]
+    seeds = [[x["seed"] for x in runs if x["path"] == path] for path in parity.PATHS]
+    assert seeds[0] == seeds[1] != []  # in one order: they are compared in pairs
 
 
 def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from helpers.fixtures import build_strong
 from helpers.other_devices import Metal, on_metal
 from helpers.wrappable_capsnet import build
 
@@ -21,13 +22,14 @@ def wrapped(moved):
     return capsviz.wrap(on_metal(build()) if moved else build(), (1, 28, 28), 10)
 
 
-def digits(moved):
-    return on_metal(capsviz.load("digits")) if moved else capsviz.load("digits")
+def capsnet(moved):
+    network = build_strong(shape=(1, 28, 28), classes=10)
+    return on_metal(network) if moved else network
 
 
 def cnn(moved):
     torch.manual_seed(0)
-    network = models.build("cnn", (1, 28, 28), 10).eval()
+    network = models.build("cnn", (1, 28, 28), 10, channels=(4, 5), hidden=(8, 9)).eval()
     return on_metal(network) if moved else network
 
 
@@ -41,13 +43,13 @@ def test_the_stand_in_refuses_float64_as_such_a_device_does():
 @pytest.mark.parametrize(
     ("make", "compute"),
     [
-        (digits, lambda net: capsviz.trace(net, IMAGES, couplings="matched").lengths),
+        (capsnet, lambda net: capsviz.trace(net, IMAGES, couplings="matched").lengths),
         (wrapped, lambda net: capsviz.trace(net, IMAGES).couplings),
-        (digits, lambda net: features(net, IMAGES, LABELS)),
+        (capsnet, lambda net: features(net, IMAGES, LABELS)),
         (cnn, lambda net: features(net, IMAGES, LABELS)),
-        (digits, lambda net: child_gradients(net, IMAGES, LABELS)[0]),
-        (digits, lambda net: evaluate(net, load("digits", "test").first(40)).margin_loss),
-        (digits, lambda net: list(thresholds(net, load("digits", "validation")).values())[:2]),
+        (capsnet, lambda net: child_gradients(net, IMAGES, LABELS)[0]),
+        (capsnet, lambda net: evaluate(net, load("digits", "test").first(40)).margin_loss),
+        (capsnet, lambda net: list(thresholds(net, load("digits", "validation")).values())[:2]),
     ],
 )
 def test_results_are_those_of_the_cpu(make, compute):
@@ -74,5 +76,5 @@ def test_gpus_are_told_by_their_numbers_where_there_are_several(count, named, mo
 
 
 def test_checks_find_the_same():
-    one, other = (capsviz.checks.run(digits(moved)).verdicts for moved in (False, True))
+    one, other = (capsviz.checks.run(capsnet(moved)).verdicts for moved in (False, True))
     assert [(v.check, v.status) for v in one] == [(v.check, v.status) for v in other]

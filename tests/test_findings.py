@@ -15,13 +15,12 @@ from capsviz.statistics.intervals import wilson
 
 
 @pytest.mark.parametrize("name", findings.FINDINGS)
-def test_a_finding_holds_and_its_table_and_picture_are_up_to_date(name):
+def test_a_finding_holds_and_its_picture_is_up_to_date(name):
     one = findings.FINDINGS[name]()
     assert one.holds and all((ROOT / source).exists() for source in one.sources)
     assert len(one.rows) <= 5 and {len(row) for row in one.rows} == {len(one.header)}
     assert "nan" not in one.table().split()
     page = findings.PAGE.read_text(encoding="utf-8")
-    assert f"<!-- finding: {name} -->\n{one.table()}\n<!-- end -->" in page, "run `make readme`"
     picture = findings.FOLDER / f"{name}.svg"
     assert picture.read_text(encoding="utf-8") == one.picture(), "run `make readme`"
     assert f"](findings/{name}.svg)" in page

@@ -41,17 +41,12 @@ def tiny():
     return build_strong()
 
 
-def build_tiny(**options):
-    small = {
-        "channels": 5,
-        "types": 2,
-        "primary_dimensions": 4,
-        "class_dimensions": 6,
-        "hidden": (8, 9),
-    }
+def build_tiny(shape=(1, 21, 19), classes=3, **options):
+    small = {"channels": 5, "types": 2, "primary_dimensions": 4, "class_dimensions": 6}
+    small |= {"hidden": (8, 9)} | options
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return models.build("capsnet", (1, 21, 19), 3, **{**small, **options}).eval()
+        return models.build("capsnet", shape, classes, **small).eval()
 
 
 def build_strong(**options):

@@ -26,7 +26,7 @@ def defects(figure, width: float, caption: str) -> list[str]:
         *letters(texts),
         *_axes(figure),
         *_pictures(figure),
-        *_overlaps(figure, texts),
+        *_overlaps(texts),
         *_strangers(figure, texts),
         *off_page(figure, texts),
     ]
@@ -129,7 +129,7 @@ def _upright(outlines) -> tuple[np.ndarray, np.ndarray]:
     return shapes.min(1), shapes.max(1)
 
 
-def _overlaps(figure, texts):
+def _overlaps(texts):
     low, high = _upright(outline for _, outline in texts)
     for k, (one, first) in enumerate(texts):  # boxes that lie apart need no second look
         near = ((low[k] < high[k + 1 :]) & (low[k + 1 :] < high[k])).all(1)

@@ -7,6 +7,8 @@ and no tensor arithmetic. Each returns what happened in each iteration, as `Roun
 import math
 from typing import NamedTuple
 
+from helpers.literal import squash
+
 
 class Round(NamedTuple):
     logits: dict  # (child, parent) -> number
@@ -31,11 +33,6 @@ def dot(x, y):
 
 def norm(x):
     return math.sqrt(dot(x, x))
-
-
-def squash(x):
-    """Equation 1 of Sabour et al."""
-    return [norm(x) ** 2 / (1 + norm(x) ** 2) * a / norm(x) for a in x]
 
 
 def sides(votes):

@@ -6,7 +6,7 @@ import torch
 
 from capsviz.nn import routing
 from capsviz.nn.routing import Routing
-from helpers.random_tensors import B, D, E, I, J, draw
+from helpers.random_tensors import B, D, E, I, J, draw, votes_of
 
 NAMES = routing.available()
 
@@ -35,24 +35,22 @@ def learned(name, *, children=I, dtype=torch.float64):
     return found
 
 
-def drawn(name, *, batch=B, children=I, scale=1.0, dtype=torch.float64):
-    """Votes, and the options that the routing needs beside `iterations`."""
+def drawn_capsules(name, *, batch=B, children=I, scale=1.0, dtype=torch.float64):
+    """Children, weight, and the options of `fused`."""
     capsules = draw(batch, children, D, seed=1, dtype=dtype)
     weight = scale * draw(children, J, E, D, seed=2, dtype=dtype)
     options = learned(name, children=children, dtype=dtype)
     if takes(name, "activations"):
         options["activations"] = draw(batch, children, seed=3, dtype=dtype).sigmoid()
+    return capsules, weight, options
+
+
+def drawn(name, **sizes):
+    """Votes, and the options that the routing needs beside `iterations`."""
+    capsules, weight, options = drawn_capsules(name, **sizes)
     if takes(name, "children"):
         options["children"] = capsules
-    return torch.einsum("ijed,bid->bije", weight, capsules), options
-
-
-def drawn_capsules(name, *, batch=B, children=I, dtype=torch.float64):
-    """Children, weight, and the options of `fused`; the votes of `drawn` are their product."""
-    _, options = drawn(name, batch=batch, children=children, dtype=dtype)
-    options.pop("children", None)
-    capsules = draw(batch, children, D, seed=1, dtype=dtype)
-    return capsules, draw(children, J, E, D, seed=2, dtype=dtype), options
+    return votes_of(capsules, weight), options
 
 
 def rounds(name, number):
