@@ -1,7 +1,5 @@
 """Compare networks on corrupted test images, as those of MNIST-C and ImageNet-C."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Draw training curves of one run or several: errors, losses, learning rate."""
 
-from __future__ import annotations
-
 import csv
 import math
 import os

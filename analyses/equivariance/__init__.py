@@ -1,7 +1,5 @@
 """Do poses follow a transformation of the image, and can its size be predicted from them?"""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, NamedTuple
 

@@ -1,7 +1,5 @@
 """Vectors of images and of warped images, and the errors of fits on others, for `equivariance`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """Measures of maps, for `faithfulness`: curves, infidelity, random weights, and scenes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Which capsule types, positions and pose dimensions does the prediction need?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Do primary capsules choose their class by the image, by position, or always the same?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -14,8 +14,6 @@ square over images, children and parents is a sum of means of squares, exactly:
 The first four are the same tree in all images; the others change with the image.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Test whether networks notice exchanged parts: intact images against broken ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What do single primary capsules hold, and does reconstruction need the couplings?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, NamedTuple

@@ -1,7 +1,5 @@
 """Which of slant, width, thickness and position does a pose encode? Probes, and paths."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compare images with their reconstructions from the predicted and the true class."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rotate a digit through a full circle: which class is predicted at each angle?"""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heat maps of the couplings: which capsules feed which class, and with what effect?"""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

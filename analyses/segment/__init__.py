@@ -1,7 +1,5 @@
 """Separate two overlapping digits by the reconstructions from the two longest capsules."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

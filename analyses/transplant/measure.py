@@ -4,8 +4,6 @@ In a mixture the couplings, children or poses of some capsules are a donor's.
 Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c and 2 c + 1.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Couplings exchanged between two images, and in many pairs of images, with controls."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

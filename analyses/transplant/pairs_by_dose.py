@@ -1,7 +1,5 @@
 """Couplings whose deviation from uniform is scaled: how large must it be to move the class?"""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np

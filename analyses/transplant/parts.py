@@ -1,7 +1,5 @@
 """Parts exchanged one after the other in many pairs of images: capsules, or iterations."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
