@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.refuter import everywhere
 from benchmarks.shipped import dose_text
-from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
+from capsviz.analyses.transplant import DONOR, DONOR_SHUFFLED
 from capsviz.results import leaderboard
 from capsviz.results.tables import markdown
 
@@ -20,7 +20,7 @@ COLUMNS = {  # of each table
     ),
     "poses": ("network", "runs", "equivariance, R²", "faithfulness, area"),
 }  # fmt: skip
-KINDS = (DONOR, SHUFFLED)  # whose couplings
+KINDS = (DONOR, DONOR_SHUFFLED)  # whose couplings
 
 
 def cells(table, names: Sequence[str]) -> list[list[str]]:

@@ -40,11 +40,10 @@ def compare(
     images: Tensor,
     labels: Tensor,
     inputs,
-    sizes: Callable[[str], np.ndarray],
+    by_size: dict[str, np.ndarray],
     errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
     over: Callable[[list, np.ndarray], dict],
     *,
-    warps,
     fit: int,
     seeds: int,
     seed: int,
@@ -60,7 +59,7 @@ def compare(
 
     Parameters
     ----------
-    sizes       of a warp by its name (1 + A,), the neutral one first.
+    by_size     sizes (1 + A,) of each warp by its name, the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
     over        fields of the errors of S kinds of vectors, under the resamples.
     fit         training images to fit on, of each class. Without any, the halves of each class of
@@ -70,12 +69,11 @@ def compare(
 
     Raises
     ------
-    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
-                class to fit on, or 2 to measure.
+    ValueError  for a first network without capsules, or fewer than 8 images of a class to fit on,
+                or 2 to measure.
     """
     begin = time.perf_counter()
     require_two(len(images))
-    by_size = {name: sizes(name) for name in warps}
     data = gather(images, labels, fit, **training_images(inputs, fit))
     (first, model), *others = networks.items()
     pose = features(model, images[:1], labels[:1]).shape[1]

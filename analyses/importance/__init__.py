@@ -134,10 +134,7 @@ class OverImages(Analysis):
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter, seed: Seed = 0
     ) -> Statistics:
-        """Leave groups of capsules out, in the order of their importance on validation images.
-
-        The seed is of random removals and orders, the untrained network and the bootstrap.
-        """
+        """Leave groups of capsules out, in the order of their importance on validation images."""
         from capsviz.analyses.importance.measure import estimates
         from capsviz.inputs.samples import other_images
 

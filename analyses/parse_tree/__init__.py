@@ -166,10 +166,7 @@ class ParseTree(Analysis):
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
         seeds: Annotated[int, Range(0), "Number of untrained networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Measure the trees of N images (N, C, H, W) with labels (N,), beside untrained networks.
-
-        The seed is of networks, random matrices, pairs and the bootstrap.
-        """
+        """Measure the trees of N images (N, C, H, W) with labels (N,), and untrained networks."""
         import torch
 
         from capsviz.analyses.parse_tree import measure

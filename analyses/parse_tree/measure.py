@@ -295,9 +295,14 @@ def frozen(model, images, own: Observation, known: Usual, generator, progress=it
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """Return (axis, pixels): the shift of an image for one position of the grid, if it has any."""
-    if grid is None or not abilities(model).has_receptive_fields:
-        return []
+    """Return (axis, pixels): the shift of an image for one position of the grid.
+
+    ValueError for a network without such a shift.
+    """
+    if grid is None or max(grid[1:]) < 3:
+        raise ValueError("the grid has fewer than 3 positions to move by")
+    if not abilities(model).has_receptive_fields:
+        raise ValueError("the network does not say what its positions see")
     apart = []
     for axis in (0, 1):
         if grid[1 + axis] < 3:
@@ -308,6 +313,8 @@ def steps(model, grid) -> list[tuple[int, int]]:
         px = max(far.start - near.start, far.stop - near.stop)  # the border cuts either short
         if px > 0:
             apart.append((axis, px))
+    if not apart:
+        raise ValueError("neighbouring positions see the same part of the image")
     return apart
 
 
@@ -394,19 +401,14 @@ def of_shifted(networks, images, observed, names, usual, seed, progress, counts)
     The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
     usual tree of each image's class.
     """
-    own, why = observed[0], ""
-    apart = steps(networks[0], own.grid)
-    if own.grid is None or max(own.grid[1:]) < 3:
-        why = "the grid has fewer than 3 positions to move by"
-    elif not abilities(networks[0]).has_receptive_fields:
-        why = "the network does not say what its positions see"
-    elif not apart:
-        why = "neighbouring positions see the same part of the image"
-    elif is_even(own.couplings):
-        why = "all couplings are uniform, so none has a tree"
-    if why:
+    own = observed[0]
+    try:
+        apart = steps(networks[0], own.grid)
+        if is_even(own.couplings):
+            raise ValueError("all couplings are uniform, so none has a tree")
+    except ValueError as error:
         none = dict.fromkeys(("shifts", "trees", "correlation"))
-        return none | {"notes": [f"trees of shifted images: {why}"]}
+        return none | {"notes": [f"trees of shifted images: {error}"]}
 
     def correlations(network, seen, less):
         values = shifted(network, images, seen, apart, less, progress)

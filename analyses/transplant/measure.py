@@ -120,7 +120,7 @@ def outcomes(
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
 ) -> dict[str, Tensor]:
-    """Return `outcomes` of images (N, C, H, W) under the conditions of `pairs.CONDITIONS`."""
+    """Return `outcomes` of images (N, C, H, W) under the conditions of `CONDITIONS`."""
     own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     even, like = own.even, of_like_class(own.predicted)
@@ -166,7 +166,7 @@ def over_doses(
 ) -> dict[str, Any]:
     """Return the fields of `Doses` that are measured, at doses (D,) in their order.
 
-    Conditions are those of `pairs_by_dose.CONDITIONS`, in this order. The steepest direction and
+    Conditions are those of `DEVIATIONS`, in this order. The steepest direction and
     the noise have the norm of the donor's deviation. Couples, and shuffled couplings, are those of
     `transplant` with the same seed. The direction is left out for a network whose scores have no
     gradient with respect to couplings. Negative couplings are set to 0, each child's total kept,
