@@ -111,9 +111,8 @@ class Statistics(NamedTuple):
               "first_activation_change": "change of the true activation"}  # fmt: skip
     formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
     over_runs = {
-        **dict.fromkeys(
-            ("base", "curve_accuracy", "area_accuracy", "rounded_accuracy"), within_one
-        ),
+        **dict.fromkeys(("base", "curve_accuracy"), within_one),
+        **dict.fromkeys(("area_accuracy", "rounded_accuracy"), within_one),
         **dict.fromkeys(("activation_change", "accuracy_change"), UNORDERED),
         **dict.fromkeys(("rank_agreement", "keys", "child_bits", "bound_bits"), mean),
         "first": None,

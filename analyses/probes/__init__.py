@@ -150,16 +150,8 @@ class Statistics(NamedTuple):
         "seconds": sum,
         **dict.fromkeys(("n", "fitted", "probed", "couples"), min),
         **dict.fromkeys(("r2", "control", "selectivity", "informed", "cycle"), at_most_one),
-        **dict.fromkeys(
-            (
-                "disentanglement",
-                "completeness",
-                "cycle_predicted",
-                "path_predicted",
-                "path_activation",
-            ),
-            within_one,
-        ),
+        **dict.fromkeys(("disentanglement", "completeness", "cycle_predicted"), within_one),
+        **dict.fromkeys(("path_predicted", "path_activation"), within_one),
     }
 
 
