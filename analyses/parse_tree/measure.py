@@ -21,12 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import cosine_similarity, one_hot
 
 from capsviz import checkpoint
 from capsviz.statistics.comparison import compare_explained, compare_means
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.words import UNTRAINED
 from capsviz.tracing import CHUNK_IMAGES, KEEP, abilities, trace, under_couplings
 from capsviz.tracing.many import couples, last_couplings, winners
 from capsviz.transforms.augment import cut
@@ -77,12 +78,15 @@ def known_as(model) -> str:
     return TRAINED if checkpoint.is_trained(model) else UNKNOWN
 
 
-def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
-    """Return untrained networks, and a note where the network cannot be built anew."""
+def untrained(model, images, seeds: int, seed: int) -> tuple[dict[str, nn.Module], list[str]]:
+    """Return untrained networks by name, and a note where the network cannot be built anew."""
+    numbers = range(seed, seed + seeds)
+    names = [UNTRAINED] if seeds == 1 else [f"{UNTRAINED}, seed {k}" for k in numbers]
     try:
-        return [checkpoint.untrained_like(model, seed + k, images=images) for k in range(seeds)], []
+        each = [checkpoint.untrained_like(model, k, images=images) for k in numbers]
     except ValueError as error:
-        return [], [f"no untrained network: {error}"]
+        return {}, [f"no untrained network: {error}"]
+    return dict(zip(names, each, strict=True)), []
 
 
 def observe(model, images: Tensor) -> Observation:
@@ -372,9 +376,7 @@ def _own(values: Tensor) -> Tensor:
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's of each image, parent by parent about the mean of its children: (N,)."""
-    a, b = _own(a).flatten(1), _own(b).flatten(1)
-    size = (a.square().sum(1) * b.square().sum(1)).sqrt()
-    return (a * b).sum(1) / size.clamp_min(torch.finfo(torch.double).tiny)
+    return cosine_similarity(_own(a).flatten(1), _own(b).flatten(1), eps=1e-150)
 
 
 def under_frozen(model, images, labels, own, known, generator, progress, counts) -> dict:
@@ -395,15 +397,15 @@ def under_frozen(model, images, labels, own, known, generator, progress, counts)
     }
 
 
-def of_shifted(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+def of_shifted(model, untrained, images, observed, usual, seed, progress, counts) -> dict:
     """Correlations with the trees of shifted images, and why there are none.
 
-    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
-    usual tree of each image's class.
+    Observed are the network and the untrained ones; `usual` (N, I, J) is the usual tree of each
+    image's class.
     """
     own = observed[0]
     try:
-        apart = steps(networks[0], own.grid)
+        apart = steps(model, own.grid)
         if is_even(own.couplings):
             raise ValueError("all couplings are uniform, so none has a tree")
     except ValueError as error:
@@ -414,22 +416,19 @@ def of_shifted(networks, images, observed, names, usual, seed, progress, counts)
         values = shifted(network, images, seen, apart, less, progress)
         return stack(compare_means(one, counts, shares=False) for one in values.numpy())
 
-    names, networks, observed, notes = [*names], [*networks], [*observed], []
+    seen, notes = dict(zip(untrained, observed[1:], strict=True)), []
+    networks = dict(untrained)
     try:
-        networks += randomised(networks[0], own.grid, seed)
-        names += RANDOM
-        observed += [observe(one, images) for one in networks[-2:]]
+        networks |= zip(RANDOM, randomised(model, own.grid, seed), strict=True)
+        seen |= {name: observe(networks[name], images) for name in RANDOM}
     except ValueError as error:
         notes = [f"no random matrices: {error}"]
-    controls = [
-        correlations(network, seen, (0,))[0]
-        for network, seen in zip(networks[1:], observed[1:], strict=True)
-    ]
+    controls = [correlations(networks[name], one, (0,))[0] for name, one in seen.items()]
     return {
         "shifts": list(SHIFTED),
         "trees": list(TREES),
-        "correlation": correlations(networks[0], own, (0, usual)),
-        "controls": names if controls else None,
+        "correlation": correlations(model, own, (0, usual)),
+        "controls": list(seen) or None,
         "controlled": stack(controls) if controls else None,
         "notes": notes,
     }
