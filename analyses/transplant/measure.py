@@ -58,10 +58,7 @@ READINGS = ("own", "partner", "neither", "own_change", "partner_change")  # fiel
 
 
 def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dict[str, Any]:
-    """Return the fields of `Result` that are measured, of two images (2, C, H, W).
-
-    The seed is of the shuffle.
-    """
+    """Return the fields of `Result` that are measured, of two images (2, C, H, W)."""
     traced = trace(model, images, keep=("couplings", "lengths"), iterations=iterations)
     couplings = traced.require("couplings")
     require_all_to_all(couplings)
