@@ -30,8 +30,15 @@ from benchmarks.shipped import (
     shipped,
 )  # fmt: skip
 from capsviz.analyses.binding.measure import ALONE, COUPLING, EVIDENCE, UNIFORM
-from capsviz.analyses.transplant.pairs import EVEN, NOISE, UNLIKE, UNLIKE_SHUFFLED
-from capsviz.analyses.transplant.pairs_by_dose import DONOR, MEAN, SHUFFLED
+from capsviz.analyses.transplant import (
+    CLASS_MEAN,
+    DONOR,
+    DONOR_SHUFFLED,
+    EVEN,
+    NOISE,
+    UNLIKE,
+    UNLIKE_SHUFFLED,
+)
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
 from capsviz.results import leaderboard, paired
@@ -143,7 +150,7 @@ def transplant() -> Finding:
         by_dose = [NONE, NONE]
         if network in dosed:
             result = dosed[network].result
-            by_dose = [percent(result.at(MEAN, 1)), dose_text(result, DONOR)]
+            by_dose = [percent(result.at(CLASS_MEAN, 1)), dose_text(result, DONOR)]
         rows.append([
             network, f"{iterations} iterations", f"{float(one.result.coupling_sd.value[0]):.4f}",
             *(percent(one.result.as_partner[k]) for k in (UNLIKE, UNLIKE_SHUFFLED)), *by_dose,
@@ -162,7 +169,7 @@ def transplant() -> Finding:
         bool(follow[UNLIKE].low > 0.5 > follow[UNLIKE_SHUFFLED].high)
         and bool(kept[NOISE].low > 0.9 and kept[EVEN].low > 0.9 and more[0].high < more[1].low)
         and at_half < 1
-        and min(first.at(MEAN, 1).low, first.at(DONOR, -1).low) > 0.5
+        and min(first.at(CLASS_MEAN, 1).low, first.at(DONOR, -1).low) > 0.5
         and all(one.at(DONOR, 1).high < 0.5 for one in others)
         and all(one.half.value[one.conditions.index(DONOR)] > 1 for one in others),
         "images predicted as the donor's class, %",
@@ -189,7 +196,7 @@ def _against_transplant() -> list[Search]:
     doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
     follow = {name: one for name, one in doses.items() if one.at(DONOR, 1).low > 0.1}
     pairs = {  # by dose where an exchange alone was not measured
-        name: np.array([one.at(kind, 1).value for kind in (DONOR, SHUFFLED)])
+        name: np.array([one.at(kind, 1).value for kind in (DONOR, DONOR_SHUFFLED)])
         for name, one in follow.items()
     } | {
         name: one.as_partner.value[[UNLIKE, UNLIKE_SHUFFLED]]
@@ -202,7 +209,7 @@ def _against_transplant() -> list[Search]:
                lambda one: one[1] >= one[0] / 2),
         search("the mean couplings of the donor's class change fewer than half as many",
                "mean couplings change far fewer", follow,
-               lambda one: one.at(MEAN, 1).value < one.at(DONOR, 1).value / 2),
+               lambda one: one.at(CLASS_MEAN, 1).value < one.at(DONOR, 1).value / 2),
         search("with uniform couplings fewer than 90 % keep their class",
                "uniform couplings do in some networks", kept, lambda one: one.value[EVEN] < 0.9),
         search("with noise of equal s.d. fewer than 90 % keep their class", "Noise often changes",

@@ -39,7 +39,7 @@ from benchmarks.shipped import cards, dose_text, over_runs, shipped
 from capsviz import checkpoint, checks, discovery
 from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
-from capsviz.analyses.transplant.pairs_by_dose import DONOR, SHUFFLED
+from capsviz.analyses.transplant import DONOR, DONOR_SHUFFLED
 from capsviz.checks.verdict import About
 from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
@@ -124,7 +124,7 @@ def board(words: str) -> str:
 
 def doses() -> str:
     """Return the doses of every shipped network, or recipe with several runs, that has them."""
-    kinds = (DONOR, SHUFFLED)  # whose couplings
+    kinds = (DONOR, DONOR_SHUFFLED)  # whose couplings
     rows = [
         [name.strip("`"), str(one.half.training_runs), *(dose_text(one, kind) for kind in kinds)]
         for name, one in everywhere("transplant-*-by-dose-*", "Doses")

@@ -1,7 +1,5 @@
 """Measure accuracy on affine variants of images, inside and outside the training shifts."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

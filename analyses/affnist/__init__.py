@@ -1,7 +1,5 @@
 """Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

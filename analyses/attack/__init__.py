@@ -1,7 +1,5 @@
 """Attack networks by APGD, Square, votes and transfer, and past a detector."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np

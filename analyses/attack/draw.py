@@ -1,7 +1,5 @@
 """Panels of `attack`: accuracy against the bound, each attack, checks; and the tables."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

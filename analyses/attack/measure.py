@@ -1,7 +1,5 @@
 """The work of `attack`: which attacks apply, pieces of images that are kept, and statistics."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

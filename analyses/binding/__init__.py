@@ -1,7 +1,5 @@
 """Does routing assign parts to the wholes that they belong to? Scored on `assemblies`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np

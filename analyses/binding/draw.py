@@ -31,9 +31,12 @@ def short(names) -> list[str]:
     return [SHORT.get(name, name.replace(" (pixels)", ", pixels")) for name in names]
 
 
-def is_control(name: str) -> bool:
-    """Whether a row is a control, and grey."""
-    return name.startswith(CONTROLS) or "untrained" in name or name == "brightness (pixels)"
+def _points(axes, names, estimate, colour, marker="o", label=None, shift=0.0):
+    """Draw estimates (M,) in named rows; those of controls are grey."""
+    for row, (name, one) in enumerate(zip(names, estimate, strict=True)):
+        control = name.startswith(CONTROLS) or "untrained" in name or name == "brightness (pixels)"
+        own = GREY if control else colour
+        points(axes, one, own, marker, None if row else label, row + shift)
 
 
 def example(k: int, axes, result):
@@ -52,24 +55,19 @@ def example(k: int, axes, result):
 
 def assignment(axes, result):
     """Draw how well scores of positions tell to which of two wholes they belong."""
-    for s, (marker, shift) in enumerate((("o", -0.2), ("D", 0.0), ("s", 0.2))):
-        for m, name in enumerate(result.scored):
-            colour = GREY if is_control(name) else COLOURS[s]
-            first = result.subsets[s] if m == 0 else None
-            points(axes, result.assignment[m : m + 1, s], colour, marker, first, m + shift)
+    for s, name in enumerate(result.subsets):
+        one, shift = result.assignment[:, s], 0.2 * (s - 1)
+        _points(axes, result.scored, one, COLOURS[s], "oDs"[s], name, shift)
     rows_from(axes, short(result.scored), 0.38, "AUROC for the whole of a position", at=0.5)
 
 
 def context(axes, result):
     """Draw how often the couplings of a position follow a part that it does not see."""
-    shades = [COLOURS[k] for k in (4, 3)]
-    for r in sorted({min(1, len(result.iterations) - 1), len(result.iterations) - 1}):
-        last = r == len(result.iterations) - 1
-        for g, name in enumerate(result.pairs):
-            colour = GREY if is_control(name) else shades[last]
-            words = result.iterations[r] if g == 0 else None
-            points(axes, result.follows[g : g + 1, r], colour, "o" if last else "D", words,
-                   g + (0.12 if last else -0.12))  # fmt: skip
+    last = len(result.iterations) - 1
+    for r in sorted({min(1, last), last}):
+        look = (COLOURS[3], "o") if r == last else (COLOURS[4], "D")
+        shift = 0.12 if r == last else -0.12
+        _points(axes, result.pairs, result.follows[:, r], *look, result.iterations[r], shift)
     label = "pairs whose couplings\nfollow the unseen part"
     rows_from(axes, short(result.pairs), -0.02, label, at=0.5)
     percent(axes.xaxis)
@@ -105,9 +103,7 @@ def by_angle(axes, result):
 
 def relevance(axes, result):
     """Draw how well maps rank the whole above distractors."""
-    for m, name in enumerate(result.maps):
-        colour = GREY if is_control(name) else COLOURS[0]
-        points(axes, result.relevance[m : m + 1], colour, "o", shift=m)
+    _points(axes, result.maps, result.relevance, COLOURS[0])
     rows_from(axes, short(result.maps), 0.2, "AUROC of the whole\nagainst distractors", at=0.5)
 
 

@@ -1,7 +1,5 @@
 """Scores of routing against the truth: who belongs to whom, and whether the others decide it."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import NamedTuple

@@ -6,8 +6,9 @@ The table of `corrupt`: a row for each corruption, a column for each network.
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from capsviz.analyses.corrupt import RATIOS
 from capsviz.analysis import Panel
-from capsviz.results.panels import by_rows, look, name_rows, points, room
+from capsviz.results.panels import by_rows, dots, kind, name_rows, room
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
@@ -52,19 +53,18 @@ def _errors(axes, result):
 
 def _intervals(axes, result):
     """Draw errors of one network, or differences from the baseline's, with their intervals."""
-    several, C = len(result.networks) > 1, len(result.corruptions)
-    drawn = range(int(several), len(result.networks))
-    offsets = np.linspace(-0.28, 0.28, len(drawn)) if several and len(drawn) > 1 else [0]
-    for k, offset in zip(drawn, offsets, strict=True):
+    several, kinds = len(result.networks) > 1, []
+    for k in range(int(several), len(result.networks)):
         parts = [result.clean[[k]], result.error[k], result.mean[[k]]]
         if several:
             parts = [part.difference for part in parts[1:]]
         values = np.concatenate([part.value for part in parts])
         one = 100 * Estimate(values, np.concatenate([part.ci95 for part in parts]))
-        style = look(k)
-        points(axes, one, style["color"], style["marker"], result.networks[k], offset + several)
-    for edge in np.arange(0.5, C + 1):
-        outer = edge in (0.5, C + 0.5)
+        kinds.append(kind(one, k, result.networks[k]))
+    dots(axes, kinds, 0.56 / max(1, len(kinds) - 1), start=several)
+    last = len(result.corruptions) + 0.5
+    for edge in np.arange(0.5, last + 0.5):
+        outer = edge in (0.5, last)
         axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set_xlabel(f"error minus that of {result.baseline}, points" if several else "error, %")
@@ -91,7 +91,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     """Header, rows and caption; errors and ratios in percent, with their intervals."""
     each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
-    ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
+    ratios = () if result.unsaid else RATIOS
     each |= {result.titles[field]: getattr(result, field) for field in ratios}
     rows = [[name, *map(_cell, 100 * estimate)] for name, estimate in each.items()]
     how = ": Wilson's for errors" + ", of resampled images for ratios" * bool(ratios)

@@ -45,19 +45,16 @@ def statistics(clean, wrong, counts) -> dict[str, Estimate]:
     C, n = wrong.shape[1:]
     plainly = compare_means(clean, counts)
     each = stack([compare_means(wrong[:, c], counts) for c in range(C)], 1)
-    error, error_drawn = each.value, np.asarray(each.draws)
-    plain, plain_drawn = plainly.value[:, None], np.asarray(plainly.draws)[..., None]
-    mean, mean_drawn = error.mean(1, keepdims=True), error_drawn.mean(2, keepdims=True)
-    excess, excess_drawn = error - plain, error_drawn - plain_drawn
-    more, more_drawn = excess.mean(1, keepdims=True), excess_drawn.mean(2, keepdims=True)
+    plain, error = (np.stack([one.value, *one.draws]) for one in (plainly, each))  # (1 + R, K, ...)
+    excess = error - plain[..., None]
     return {
         "clean": plainly,
         "error": each,
         "mean": replace(compare_shares(wrong.sum(1), np.full(n, C), counts), n=n),
-        "mce": _ratios(error, error_drawn, n),
-        "relative_mce": _ratios(excess, excess_drawn, n),
-        "total": _ratios(mean, mean_drawn, n),
-        "relative_total": _ratios(more, more_drawn, n),
+        "mce": _ratios(error, n),
+        "relative_mce": _ratios(excess, n),
+        "total": _ratios(error.mean(2, keepdims=True), n),
+        "relative_total": _ratios(excess.mean(2, keepdims=True), n),
     }
 
 
@@ -68,13 +65,14 @@ def mean_of_ratios(error) -> np.ndarray:
     return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
 
 
-def _ratios(error, drawn, n) -> Estimate:
-    """Return `mean_of_ratios` of errors (K, C), with intervals by resampled ones (R, K, C).
+def _ratios(errors, n) -> Estimate:
+    """Return `mean_of_ratios` of the first of errors (1 + R, K, C), with intervals by the others.
 
     No interval where a resample has no ratio, nor, but for the baseline's own, where all have one:
     networks that err on the same images are not known to err alike.
     """
-    drawn = mean_of_ratios(drawn)
+    ratios = mean_of_ratios(errors)
+    drawn = ratios[1:]
     ends = np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)
     ends[1:][np.ptp(drawn, axis=0)[1:] == 0] = np.nan
-    return Estimate(mean_of_ratios(error), ends, n, draws=drawn)
+    return Estimate(ratios[0], ends, n, draws=drawn)

@@ -1,7 +1,5 @@
 """Draw training curves of one run or several: errors, losses, learning rate."""
 
-from __future__ import annotations
-
 import csv
 import math
 import os
@@ -17,10 +15,6 @@ from capsviz.cli.naming import slug
 from capsviz.statistics.words import number
 
 FILE = "epochs.csv"
-COLUMNS = (
-    "epoch", "train_loss", "train_accuracy", "train_margin_loss", "train_reconstruction_loss",
-    "validation_accuracy", "validation_margin_loss", "validation_sse", "learning_rate",
-)  # fmt: skip  # those that are drawn; others may stand beside them
 OPTIONAL = (  # empty for a network without a decoder, or not there in an older record
     "train_margin_loss", "train_reconstruction_loss", "validation_sse",
 )  # fmt: skip
@@ -40,6 +34,9 @@ class Result(NamedTuple):
     validation_sse: list[list[float | None]]  # mean over images; None without a decoder
     learning_rate: list[list[float]]  # of its last step; before 0.3, of the next one
     best: list[int]  # epoch of the highest validation accuracy
+
+
+QUANTITIES = Result._fields[2:-1]  # columns of a record; others may stand beside them
 
 
 class Curves(Analysis):
@@ -81,12 +78,11 @@ class Curves(Analysis):
 def joined(histories: dict[str, dict[str, list]]) -> Result:
     """Return the curves of runs, from the columns of their records by the names of the runs."""
     runs = list(histories.values())
-    names = [name for name in Result._fields if name not in ("names", "epochs", "best")]
     return Result(
         names=list(histories),
         epochs=[run["epoch"] for run in runs],
         best=[run["epoch"][_best(run)] for run in runs],
-        **{name: [run[name] for run in runs] for name in names},
+        **{name: [run[name] for run in runs] for name in QUANTITIES},
     )
 
 
@@ -135,7 +131,7 @@ def _read(file: Path) -> dict[str, list]:
             rows = list(csv.DictReader(stream))
         columns: dict[str, list] = {
             name: [_number(name, row.get(name), line) for line, row in enumerate(rows, 2)]
-            for name in COLUMNS
+            for name in ("epoch", *QUANTITIES)
         }
     except (csv.Error, ValueError) as error:
         raise ValueError(f"'{file}' is not what `capsviz train` writes: {error}") from error

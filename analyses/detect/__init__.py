@@ -1,7 +1,5 @@
 """Detect attacked, rotated and foreign images by their distance to the reconstruction."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -1,8 +1,5 @@
 """Do poses follow a transformation of the image, and can its size be predicted from them?"""
 
-from __future__ import annotations
-
-from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -134,8 +131,8 @@ class AffineMaps(Analysis):
         from capsviz.transforms.warps import family
 
         fields, pose, fitted = compare(
-            networks, images, labels, inputs, warp_sizes, fits.of_vectors, fits.affine_fields,
-            warps=warp or tuple(REACH), fit=FIT if fit is None else fit,
+            networks, images, labels, inputs, {name: warp_sizes(name) for name in warp or REACH},
+            fits.of_vectors, fits.affine_fields, fit=FIT if fit is None else fit,
             seeds=SEEDS if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
             directions=True, progress=progress,
         )  # fmt: skip
@@ -149,7 +146,6 @@ class AffineMaps(Analysis):
         )
 
     def verdict(self, result) -> str:
-        """Say under which warps the pose is predicted better, or worse, than untrained poses."""
         if not (untrained := untrained_of(result.sources)):
             return " ".join(map(sentence, result.notes))
         less = result.mean.difference[untrained]
@@ -165,7 +161,6 @@ class AffineMaps(Analysis):
         return " ".join([text, *map(sentence, result.notes)])
 
     def table(self, result):
-        """Return R2 of every kind of vector under every warp."""
         rows = [
             [f"{name}, {reach(result, f)}", what]
             + [f"{one:.2f}" for one in getattr(result, field)[:, f]]
@@ -240,21 +235,19 @@ class Laws(Analysis):
         from capsviz.analyses.equivariance.measure import compare
 
         fields, _, fitted = compare(
-            networks, images, labels, inputs, partial(warp_sizes, composed=True),
-            fits.laws_of_vectors, fits.law_fields, warps=warp or ("rotation",),
-            fit=FIT_LAW if fit is None else fit,
+            networks, images, labels, inputs,
+            {name: warp_sizes(name, composed=True) for name in warp or ("rotation",)},
+            fits.laws_of_vectors, fits.law_fields, fit=FIT_LAW if fit is None else fit,
             seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, dataset=dataset, fill=fill,
             progress=progress,
         )  # fmt: skip
         return Law(**fields, laws=list(LAWS), fit_count=fitted)
 
     def verdict(self, result) -> str:
-        """Say which laws hold clearly better than in untrained networks."""
         texts = [_holds(result, f) for f in range(len(result.warps))]
         return " ".join(filter(None, [*texts, *map(sentence, result.notes)]))
 
     def table(self, result):
-        """Return R2 of every kind of vector, by warp and law."""
         rows = [
             [name, words, what, *(f"{one:.2f}" for one in getattr(result, field)[:, f, law])]
             for f, name in enumerate(result.warps)

@@ -1,7 +1,5 @@
 """Fits for `equivariance`: ridge regressions on some images of a class, errors on others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Vectors of images and of warped images, and the errors of fits on others, for `equivariance`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -42,11 +40,10 @@ def compare(
     images: Tensor,
     labels: Tensor,
     inputs,
-    sizes: Callable[[str], np.ndarray],
+    by_size: dict[str, np.ndarray],
     errors_of: Callable[[np.ndarray, Data, np.ndarray, int], Any],
     over: Callable[[list, np.ndarray], dict],
     *,
-    warps,
     fit: int,
     seeds: int,
     seed: int,
@@ -62,7 +59,7 @@ def compare(
 
     Parameters
     ----------
-    sizes       of a warp by its name (1 + A,), the neutral one first.
+    by_size     sizes (1 + A,) of each warp by its name, the neutral one first.
     errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
     over        fields of the errors of S kinds of vectors, under the resamples.
     fit         training images to fit on, of each class. Without any, the halves of each class of
@@ -72,12 +69,11 @@ def compare(
 
     Raises
     ------
-    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
-                class to fit on, or 2 to measure.
+    ValueError  for a first network without capsules, or fewer than 8 images of a class to fit on,
+                or 2 to measure.
     """
     begin = time.perf_counter()
     require_two(len(images))
-    by_size = {name: sizes(name) for name in warps}
     data = gather(images, labels, fit, **training_images(inputs, fit))
     (first, model), *others = networks.items()
     pose = features(model, images[:1], labels[:1]).shape[1]

@@ -1,7 +1,5 @@
 """Test whether the routing map is faithful: does the class score fall without its pixels?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Measures of maps, for `faithfulness`: curves, infidelity, random weights, and scenes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -88,10 +86,7 @@ def outcome(activations: Tensor, classes: Tensor) -> Tensor:
 
 
 def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator, count=PATCHES):
-    """Return curves (2, M, B, S) of the score and infidelity (M, B) of maps of B images.
-
-    Infidelity is that of `count` patches of each image.
-    """
+    """Return curves (2, M, B, S) of the score of maps, and infidelity (M, B) by `count` patches."""
     orders = torch.stack([one.order for one in found])
     drawn = of_pixels(model, images, orders, classes[:, None], shares, generator)[0]
     masks = torch.stack([patches(count, tuple(images.shape[2:]), generator) for _ in images])

@@ -1,7 +1,5 @@
 """Which capsule types, positions and pose dimensions does the prediction need?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -113,9 +111,8 @@ class Statistics(NamedTuple):
               "first_activation_change": "change of the true activation"}  # fmt: skip
     formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
     over_runs = {
-        **dict.fromkeys(
-            ("base", "curve_accuracy", "area_accuracy", "rounded_accuracy"), within_one
-        ),
+        **dict.fromkeys(("base", "curve_accuracy"), within_one),
+        **dict.fromkeys(("area_accuracy", "rounded_accuracy"), within_one),
         **dict.fromkeys(("activation_change", "accuracy_change"), UNORDERED),
         **dict.fromkeys(("rank_agreement", "keys", "child_bits", "bound_bits"), mean),
         "first": None,
@@ -136,10 +133,7 @@ class OverImages(Analysis):
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter, seed: Seed = 0
     ) -> Statistics:
-        """Leave groups of capsules out, in the order of their importance on validation images.
-
-        The seed is of random removals and orders, the untrained network and the bootstrap.
-        """
+        """Leave groups of capsules out, in the order of their importance on validation images."""
         from capsviz.analyses.importance.measure import estimates
         from capsviz.inputs.samples import other_images
 

@@ -3,8 +3,6 @@
 Dictionaries are of Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Do primary capsules choose their class by the image, by position, or always the same?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,7 +66,7 @@ class Trees(Analysis):
         images = beside(inputs, picture, other, 0, "another class (--other)")
         untrained, _ = measure.untrained(network, images, 1, seed)
         observed = [measure.observe(network, images)]
-        observed += [measure.observe(one, images[:1]) for one in untrained]
+        observed += [measure.observe(one, images[:1]) for one in untrained.values()]
         couplings = torch.cat([one.couplings for one in observed])
         return Result(
             images=to_uint8(torch.cat([images, *(images[:1] for _ in untrained)])),
@@ -168,10 +166,7 @@ class ParseTree(Analysis):
         self, network, images, labels, *, classes, dataset, inputs, progress=iter,
         seeds: Annotated[int, Range(0), "Number of untrained networks."] = 1, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Measure the trees of N images (N, C, H, W) with labels (N,), beside untrained networks.
-
-        The seed is of networks, random matrices, pairs and the bootstrap.
-        """
+        """Measure the trees of N images (N, C, H, W) with labels (N,), and untrained networks."""
         import torch
 
         from capsviz.analyses.parse_tree import measure
@@ -186,7 +181,7 @@ class ParseTree(Analysis):
             notes = [*notes, f"none of the {others.name} is of {in_a_row(absent)}: the mean of all "
                      "stands for the usual tree"]  # fmt: skip
         observed, usual, rows = [], [], []
-        for one in (network, *untrained):
+        for one in (network, *untrained.values()):
             here = measure.observe(one, images)
             usual.append(measure.usual(one, others.images, others.labels))
             pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
@@ -203,21 +198,17 @@ class ParseTree(Analysis):
             })  # fmt: skip
         own = observed[0]
         mixed = labels[torch.randperm(len(labels), generator=generator)]
-        names = [
-            UNTRAINED if len(untrained) == 1 else f"{UNTRAINED}, seed {seed + k}"
-            for k in range(len(untrained))
-        ]
         frozen = measure.under_frozen(
             network, images, labels, own, usual[0], generator, progress, counts
         )
         trees = usual[0].of_class[labels]
         shifts = measure.of_shifted(
-            (network, *untrained), images, observed, names, trees, seed, progress, counts
+            network, untrained, images, observed, trees, seed, progress, counts
         )
         of_networks: dict[str, Any] = {name: stack(row[name] for row in rows) for name in rows[0]}
         return Statistics(
             **of_networks,
-            networks=[measure.known_as(network), *names],
+            networks=[measure.known_as(network), *untrained],
             components=list(measure.COMPONENTS),
             shuffled=measure.shares(own, mixed, counts),
             coupling_sd=np.array([float(coupling_sd(one.couplings).square().mean().sqrt())

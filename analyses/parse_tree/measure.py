@@ -14,8 +14,6 @@ square over images, children and parents is a sum of means of squares, exactly:
 The first four are the same tree in all images; the others change with the image.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -23,12 +21,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import cosine_similarity, one_hot
 
 from capsviz import checkpoint
 from capsviz.statistics.comparison import compare_explained, compare_means
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.words import UNTRAINED
 from capsviz.tracing import CHUNK_IMAGES, KEEP, abilities, trace, under_couplings
 from capsviz.tracing.many import couples, last_couplings, winners
 from capsviz.transforms.augment import cut
@@ -79,12 +78,15 @@ def known_as(model) -> str:
     return TRAINED if checkpoint.is_trained(model) else UNKNOWN
 
 
-def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
-    """Return untrained networks, and a note where the network cannot be built anew."""
+def untrained(model, images, seeds: int, seed: int) -> tuple[dict[str, nn.Module], list[str]]:
+    """Return untrained networks by name, and a note where the network cannot be built anew."""
+    numbers = range(seed, seed + seeds)
+    names = [UNTRAINED] if seeds == 1 else [f"{UNTRAINED}, seed {k}" for k in numbers]
     try:
-        return [checkpoint.untrained_like(model, seed + k, images=images) for k in range(seeds)], []
+        each = [checkpoint.untrained_like(model, k, images=images) for k in numbers]
     except ValueError as error:
-        return [], [f"no untrained network: {error}"]
+        return {}, [f"no untrained network: {error}"]
+    return dict(zip(names, each, strict=True)), []
 
 
 def observe(model, images: Tensor) -> Observation:
@@ -297,9 +299,14 @@ def frozen(model, images, own: Observation, known: Usual, generator, progress=it
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """Return (axis, pixels): the shift of an image for one position of the grid, if it has any."""
-    if grid is None or not abilities(model).has_receptive_fields:
-        return []
+    """Return (axis, pixels): the shift of an image for one position of the grid.
+
+    ValueError for a network without such a shift.
+    """
+    if grid is None or max(grid[1:]) < 3:
+        raise ValueError("the grid has fewer than 3 positions to move by")
+    if not abilities(model).has_receptive_fields:
+        raise ValueError("the network does not say what its positions see")
     apart = []
     for axis in (0, 1):
         if grid[1 + axis] < 3:
@@ -310,6 +317,8 @@ def steps(model, grid) -> list[tuple[int, int]]:
         px = max(far.start - near.start, far.stop - near.stop)  # the border cuts either short
         if px > 0:
             apart.append((axis, px))
+    if not apart:
+        raise ValueError("neighbouring positions see the same part of the image")
     return apart
 
 
@@ -367,9 +376,7 @@ def _own(values: Tensor) -> Tensor:
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's of each image, parent by parent about the mean of its children: (N,)."""
-    a, b = _own(a).flatten(1), _own(b).flatten(1)
-    size = (a.square().sum(1) * b.square().sum(1)).sqrt()
-    return (a * b).sum(1) / size.clamp_min(torch.finfo(torch.double).tiny)
+    return cosine_similarity(_own(a).flatten(1), _own(b).flatten(1), eps=1e-150)
 
 
 def under_frozen(model, images, labels, own, known, generator, progress, counts) -> dict:
@@ -390,46 +397,38 @@ def under_frozen(model, images, labels, own, known, generator, progress, counts)
     }
 
 
-def of_shifted(networks, images, observed, names, usual, seed, progress, counts) -> dict:
+def of_shifted(model, untrained, images, observed, usual, seed, progress, counts) -> dict:
     """Correlations with the trees of shifted images, and why there are none.
 
-    The first network is the own one, the others are untrained, by `names`; `usual` (N, I, J) is the
-    usual tree of each image's class.
+    Observed are the network and the untrained ones; `usual` (N, I, J) is the usual tree of each
+    image's class.
     """
-    own, why = observed[0], ""
-    apart = steps(networks[0], own.grid)
-    if own.grid is None or max(own.grid[1:]) < 3:
-        why = "the grid has fewer than 3 positions to move by"
-    elif not abilities(networks[0]).has_receptive_fields:
-        why = "the network does not say what its positions see"
-    elif not apart:
-        why = "neighbouring positions see the same part of the image"
-    elif is_even(own.couplings):
-        why = "all couplings are uniform, so none has a tree"
-    if why:
+    own = observed[0]
+    try:
+        apart = steps(model, own.grid)
+        if is_even(own.couplings):
+            raise ValueError("all couplings are uniform, so none has a tree")
+    except ValueError as error:
         none = dict.fromkeys(("shifts", "trees", "correlation"))
-        return none | {"notes": [f"trees of shifted images: {why}"]}
+        return none | {"notes": [f"trees of shifted images: {error}"]}
 
     def correlations(network, seen, less):
         values = shifted(network, images, seen, apart, less, progress)
         return stack(compare_means(one, counts, shares=False) for one in values.numpy())
 
-    names, networks, observed, notes = [*names], [*networks], [*observed], []
+    seen, notes = dict(zip(untrained, observed[1:], strict=True)), []
+    networks = dict(untrained)
     try:
-        networks += randomised(networks[0], own.grid, seed)
-        names += RANDOM
-        observed += [observe(one, images) for one in networks[-2:]]
+        networks |= zip(RANDOM, randomised(model, own.grid, seed), strict=True)
+        seen |= {name: observe(networks[name], images) for name in RANDOM}
     except ValueError as error:
         notes = [f"no random matrices: {error}"]
-    controls = [
-        correlations(network, seen, (0,))[0]
-        for network, seen in zip(networks[1:], observed[1:], strict=True)
-    ]
+    controls = [correlations(networks[name], one, (0,))[0] for name, one in seen.items()]
     return {
         "shifts": list(SHIFTED),
         "trees": list(TREES),
-        "correlation": correlations(networks[0], own, (0, usual)),
-        "controls": names if controls else None,
+        "correlation": correlations(model, own, (0, usual)),
+        "controls": list(seen) or None,
         "controlled": stack(controls) if controls else None,
         "notes": notes,
     }

@@ -1,7 +1,5 @@
 """Test whether networks notice exchanged parts: intact images against broken ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +60,7 @@ class Parts(Analysis):
     def measure(self, networks, images, labels, *, dataset, seed: Seed = 0) -> Result:
         """Measure how well scores separate images (N, C, H, W) from the same images broken.
 
-        The first network is the one whose units are looked at. The seed is that of partners,
-        directions and the bootstrap.
+        The first network is the one whose units are looked at.
         """
         from capsviz.analyses.parts import measure
         from capsviz.tracing.network import children_words

@@ -1,7 +1,5 @@
 """What does each dimension of a class capsule draw? Sheets, and effects in numbers."""
 
-from __future__ import annotations
-
 from math import floor, inf, log10
 from typing import Annotated, Literal, NamedTuple
 

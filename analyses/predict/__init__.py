@@ -1,7 +1,5 @@
 """Predict the classes of your own pictures, and warn if they are unlike the training data."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """What do single primary capsules hold, and does reconstruction need the couplings?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -183,12 +181,9 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
 
     from capsviz.experiments.primary_decoder import look
     from capsviz.statistics.comparison import student_means
-    from capsviz.statistics.intervals import require_two
     from capsviz.tracing import DRAWN_IMAGES, abilities
 
     images = images.cpu()
-    n = len(images)
-    require_two(n)
     generator = torch.Generator().manual_seed(seed)
     chunks = [
         errors(model, decoders, batch, capsules=capsules, generator=generator)
@@ -202,7 +197,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
         spread=float(spread.mean()),
         capsules=strongest(traced.couplings, abilities(model).grid, capsules).shape[1],
         children=traced.primary.shape[1],
-        n=n,
+        n=len(images),
         dataset=dataset,
     )
 

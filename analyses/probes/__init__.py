@@ -1,7 +1,5 @@
 """Which of slant, width, thickness and position does a pose encode? Probes, and paths."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -152,16 +150,8 @@ class Statistics(NamedTuple):
         "seconds": sum,
         **dict.fromkeys(("n", "fitted", "probed", "couples"), min),
         **dict.fromkeys(("r2", "control", "selectivity", "informed", "cycle"), at_most_one),
-        **dict.fromkeys(
-            (
-                "disentanglement",
-                "completeness",
-                "cycle_predicted",
-                "path_predicted",
-                "path_activation",
-            ),
-            within_one,
-        ),
+        **dict.fromkeys(("disentanglement", "completeness", "cycle_predicted"), within_one),
+        **dict.fromkeys(("path_predicted", "path_activation"), within_one),
     }
 
 

@@ -1,7 +1,5 @@
 """Linear probes of poses with their controls, poses encoded again, and paths between two poses."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Sequence

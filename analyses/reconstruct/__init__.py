@@ -1,14 +1,12 @@
 """Compare images with their reconstructions from the predicted and the true class."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from capsviz.analysis import Analysis, Range
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import mean_interval, require_two
+from capsviz.statistics.intervals import mean_interval
 
 
 class Result(NamedTuple):
@@ -70,7 +68,6 @@ class Reconstruct(Analysis):
 
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
-        require_two(len(images))
 
         def look(rows):
             """Both classes (B, 2), their activations, and images with what they decode to."""
@@ -81,15 +78,13 @@ class Reconstruct(Analysis):
             decoded = [decode(network, poses, one).float() for one in pair.T]
             return pair, activations.gather(1, pair).float(), torch.stack([batch, *decoded], 1)
 
-        winners, every, losses = [], [], []
+        found = []
         for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
             pair, activations, pictures = look(rows)
-            winners.append(pair[:, 0])
-            every.append(activations)
             batch, *decoded = pictures.unbind(1)
-            losses.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
-        predicted, errors = torch.cat(winners).numpy(), torch.cat(losses).double().numpy()
-        lengths, n = torch.cat(every).numpy(), len(images)
+            losses = torch.stack([reconstruction_loss(batch, one) for one in decoded], 1)
+            found.append((pair[:, 0], activations, losses.double()))
+        predicted, lengths, errors = (torch.cat(p).numpy() for p in zip(*found, strict=True))
         firsts = [(labels == k).nonzero()[:per_class, 0] for k in labels.unique()]
         order, true = torch.cat(firsts).numpy(), labels.numpy()
         places = np.flatnonzero(predicted != true)
@@ -115,9 +110,9 @@ class Reconstruct(Analysis):
             counts=counts[numbers],
             sse_predicted=Estimate(means[:, 0], ends[:, 0]),
             sse_true=Estimate(means[:, 1], ends[:, 1]),
-            mean_sse=Estimate(mean, interval, n),
+            mean_sse=Estimate(mean, interval, len(images)),
             wrong=int((predicted != true).sum()),
-            n=n,
+            n=len(images),
             classes=list(classes),
             dataset=dataset,
             score=score_name(network, images),

@@ -1,7 +1,5 @@
 """Rotate a digit through a full circle: which class is predicted at each angle?"""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -118,13 +116,12 @@ class RotateMany(Analysis):
     ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), at least 2, at every angle, counter-clockwise."""
         from capsviz.nn.functional import predict
-        from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
+        from capsviz.statistics.intervals import mean_interval, wilson_each
         from capsviz.tracing import score_name, scores
         from capsviz.transforms.warps import rotate, sizes
 
         images, labels = images.cpu(), labels.cpu()
         degrees, n = sizes("rotation", start, stop, step), len(images)
-        require_two(n)
         right, true_lengths = [], []
         for degree in progress(degrees):
             lengths = scores(network, rotate(images, float(degree), fill).clamp(0, 1))

@@ -1,7 +1,5 @@
 """Heat maps of the couplings: which capsules feed which class, and with what effect?"""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -125,13 +123,11 @@ class OneImage(Analysis):
         )
 
     def caption_of(self, result, panels) -> str:
-        """Return what panels show, and before it the layer, and what is changed of the routing."""
         layer = "" if result.layer is None else f"routed layer {result.layer}"
         own = super().caption_of(result, panels)
         return " ".join(filter(None, [sentence(result.changed or ""), sentence(layer), own]))
 
     def verdict(self, result) -> str:
-        """Compare the prediction, the couplings and the maps with those of uniform couplings."""
         J = len(result.classes)
         effective = float(np.exp(result.entropy_nats[-1]).mean())
         name, control = (
@@ -161,7 +157,6 @@ class OneImage(Analysis):
         return "; ".join([*changed, evidence, f"Σ: {quantity['words']}"])
 
     def stem(self, base, result) -> str:
-        """Add the layer, if it is not that of the classes."""
         return base if result.layer is None else f"{base}-layer-{result.layer}"
 
 
@@ -271,7 +266,6 @@ class OverImages(Analysis):
         )
 
     def verdict(self, result) -> str:
-        """Say whether iterations change predictions, how couplings spread, and what is dead."""
         M, R = len(result.accuracy), len(result.entropy_nats)
         low, high = result.changed.ci95[R - 1]
         little = number(LITTLE, ".0%")

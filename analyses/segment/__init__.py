@@ -1,7 +1,5 @@
 """Separate two overlapping digits by the reconstructions from the two longest capsules."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -9,7 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Flag, Range, Seed
 from capsviz.statistics.comparison import student_means
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import require_two, wilson_each
+from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import within_one
 
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
@@ -91,17 +89,13 @@ class Segment(Analysis):
                 f"{len(part) - count} for {count} of them, got {index}"
             )
         measured = inputs.dataset.sample(n)
-        require_two(len(measured))
-        draw = measures.draws(measured, seed)
-        hits, sse, iou, confident = [], [], [], []
+        draw, found = measures.draws(measured, seed), []
         for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
             drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
-            hits.append(right.sum(1))
-            sse.append(measures.errors(drawn))
-            iou.append(measures.overlaps(drawn))
-            confident.append(drawn.lengths.masked_fill(right, -1).amax(1))
-        longest = torch.cat(confident)  # wrong capsule; -1 where both are right
+            wrong = drawn.lengths.masked_fill(right, -1).amax(1)  # -1 where both are right
+            found.append((right.sum(1), measures.errors(drawn), measures.overlaps(drawn), wrong))
+        correct, sse, iou, longest = map(torch.cat, zip(*found, strict=True))
         worst = longest.argsort(descending=True, stable=True)[:failures]
         worst = worst[longest[worst] >= 0]
         examples = part.take(slice(index, index + count))
@@ -109,7 +103,7 @@ class Segment(Analysis):
         if len(worst):
             looks.append(measures.look(network, measured.take(worst), draw[worst]))
         pairs = measures.Drawn(*map(torch.cat, zip(*looks, strict=True)))
-        correct, n = torch.cat(hits), len(measured)
+        n = len(measured)
         counts = np.array([int((correct >= count).sum()) for count in (2, 1)])
         shares = Estimate(counts / n, wilson_each(counts, n), n)
         wrong_pair = torch.stack([pairs.from_labels[:, 0], pairs.from_absent], 1)
@@ -126,8 +120,8 @@ class Segment(Analysis):
             failures=len(worst),
             right=shares[0],
             one_right=shares[1],
-            sse=student_means(torch.cat(sse).double().numpy()),
-            iou=student_means(torch.cat(iou).double().numpy()),
+            sse=student_means(sse.numpy()),
+            iou=student_means(iou.numpy()),
             drawings=list(DRAWN),
             divisions=list(DIVIDED),
             n=n,

@@ -1,7 +1,5 @@
 """Reconstructions from the two longest capsules of an image, their controls and measures."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Compare networks under transformations of growing size: accuracy, score, calibration."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 import numpy as np

@@ -87,8 +87,7 @@ def look(models, images: Tensor, labels: Tensor, by: Tensor, fill: Fill = "black
             if len(mine) == 0:
                 continue
             at = part[mine]
-            with torch.inference_mode():
-                own = scores(model, warped[mine])
+            own = scores(model, warped[mine])
             best, truth = predict(own), labels[at]
             right[k, at] = (best == truth).numpy()
             true[k, at] = own.gather(1, truth[:, None])[:, 0].numpy()

@@ -4,8 +4,6 @@ In a mixture the couplings, children or poses of some capsules are a donor's.
 Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c and 2 c + 1.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -60,10 +58,7 @@ READINGS = ("own", "partner", "neither", "own_change", "partner_change")  # fiel
 
 
 def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dict[str, Any]:
-    """Return the fields of `Result` that are measured, of two images (2, C, H, W).
-
-    The seed is of the shuffle.
-    """
+    """Return the fields of `Result` that are measured, of two images (2, C, H, W)."""
     traced = trace(model, images, keep=("couplings", "lengths"), iterations=iterations)
     couplings = traced.require("couplings")
     require_all_to_all(couplings)
@@ -122,7 +117,7 @@ def outcomes(
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
 ) -> dict[str, Tensor]:
-    """Return `outcomes` of images (N, C, H, W) under the conditions of `pairs.CONDITIONS`."""
+    """Return `outcomes` of images (N, C, H, W) under the conditions of `CONDITIONS`."""
     own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     even, like = own.even, of_like_class(own.predicted)
@@ -168,7 +163,7 @@ def over_doses(
 ) -> dict[str, Any]:
     """Return the fields of `Doses` that are measured, at doses (D,) in their order.
 
-    Conditions are those of `pairs_by_dose.CONDITIONS`, in this order. The steepest direction and
+    Conditions are those of `DEVIATIONS`, in this order. The steepest direction and
     the noise have the norm of the donor's deviation. Couples, and shuffled couplings, are those of
     `transplant` with the same seed. The direction is left out for a network whose scores have no
     gradient with respect to couplings. Negative couplings are set to 0, each child's total kept,

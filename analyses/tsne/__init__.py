@@ -1,7 +1,5 @@
 """Map many images by their capsules, by t-SNE or PCA, beside a map by their pixels."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np

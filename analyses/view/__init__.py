@@ -1,15 +1,10 @@
 """One transformed image: what do two networks predict, and what does its pose decode to?"""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from capsviz.analysis import Analysis, Default, Fill, Flag
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Warp(NamedTuple):
@@ -145,7 +140,7 @@ def compute(
     )
 
 
-def warped(image: Tensor, how: Warp, fill="black") -> Tensor:
+def warped(image, how: Warp, fill="black"):
     """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed."""
     from capsviz.transforms.warps import matrix, warp
 

@@ -43,7 +43,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
     ]
     history.write_csv(tmp_path, epochs)
     ((name, columns),) = files.read([tmp_path]).items()
-    assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
+    assert name == tmp_path.name and set(columns) == {"epoch", *files.QUANTITIES}
     for column, values in columns.items():
         assert values == [getattr(epoch, column) for epoch in epochs]
 

@@ -11,7 +11,7 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import transplant
-from capsviz.analyses.transplant import measure, pairs
+from capsviz.analyses.transplant import measure
 from capsviz.analysis import of_result
 from capsviz.nn.functional import squash
 from capsviz.statistics.estimate import Estimate
@@ -75,7 +75,7 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     votes = trace(model, images, keep=("votes",)).votes
     outcomes = measure.transplant(model, images, seed=3)
     found = measure.couples(predicted, torch.Generator().manual_seed(3))
-    unlike, other = pairs.UNLIKE, pairs.UNLIKE_SHUFFLED
+    unlike, other = transplant.UNLIKE, transplant.UNLIKE_SHUFFLED
     donors = own[None, found.flip(1).flatten()]
     shuffled = control_couplings("shuffled", donors, torch.Generator().manual_seed(4))[-1]
     for p, (a, b) in enumerate([(a, b) for c in found.tolist() for a, b in (c, c[::-1])]):
@@ -89,9 +89,9 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
             float(lengths[predicted[b]]), rel=1e-4
         )
         lengths = mixed(votes[a], own.mean(0))
-        mean = float(outcomes["own_activation"][pairs.MEAN, p])
+        mean = float(outcomes["own_activation"][transplant.MEAN, p])
         assert mean == pytest.approx(float(lengths[predicted[a]]), rel=1e-4)
-    assert outcomes["as_own"][pairs.OWN].all()
+    assert outcomes["as_own"][transplant.OWN].all()
 
 
 def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images, many):
@@ -113,9 +113,9 @@ def test_where_all_classes_tie_none_is_read(generator):
     images = spread_out(model, 10, generator)
     result = over(model, images)
     for share in (result.as_own, result.as_partner):
-        assert share.value[pairs.EVEN] == 0
-    assert result.as_neither.value[pairs.EVEN] == result.tied[pairs.EVEN] == 1
-    assert result.tied[pairs.OWN] == 0
+        assert share.value[transplant.EVEN] == 0
+    assert result.as_neither.value[transplant.EVEN] == result.tied[transplant.EVEN] == 1
+    assert result.tied[transplant.OWN] == 0
     assert "no class is ahead of all others in 100.0 %" in transplant.OverPairs().verdict(result)
     two = exchange(model, images[:2])
     text = transplant.OnePair().verdict(two)
@@ -169,15 +169,15 @@ def test_intervals_are_those_of_couples(model, images, many):
     total = result.as_own.value + result.as_partner.value + result.as_neither.value
     np.testing.assert_allclose(total, 1)
     draws = np.random.default_rng(0)
-    values = outcomes["partner_activation"][pairs.UNLIKE].view(-1, 2).mean(1).numpy()
+    values = outcomes["partner_activation"][transplant.UNLIKE].view(-1, 2).mean(1).numpy()
     means = [draws.choice(values, len(values)).mean() for _ in range(4000)]
     width = np.diff(np.percentile(means, [2.5, 97.5]))[0]
-    estimate = result.partner_activation[pairs.UNLIKE]
+    estimate = result.partner_activation[transplant.UNLIKE]
     assert float(estimate.high - estimate.low) == pytest.approx(width, rel=0.15)
 
 
 def test_a_caption_says_how_many_couples_are_independent(many):
-    assert f"({many.couples} independent couples)" in pairs.OverPairs().caption(many)
+    assert f"({many.couples} independent couples)" in transplant.OverPairs().caption(many)
     assert many.couples == many.n // 2
 
 
@@ -230,8 +230,8 @@ def test_findings_follow_the_intervals(partner, own, controls, said, many):
         return Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
 
     found = {"as_partner": shares(partner, 0), "as_own": shares(own, controls)}
-    assert said in pairs.followed(many._replace(**found))
-    count = pairs.UNLIKE_SHUFFLED + 1
+    assert said in transplant.followed(many._replace(**found))
+    count = transplant.UNLIKE_SHUFFLED + 1
     parts = {k: one for k, one in many._asdict().items() if getattr(one, "__len__", int)() == count}
     older = many._replace(**{name: one[:-1] for name, one in parts.items()})
     assert "totals" not in results_of(older)

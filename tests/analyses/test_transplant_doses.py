@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from capsviz.analyses import transplant
-from capsviz.analyses.transplant import measure, pairs
-from capsviz.analyses.transplant.pairs_by_dose import (
-    CONDITIONS,
+from capsviz.analyses.transplant import (
+    CLASS_MEAN,
+    DEVIATIONS,
     DONOR,
-    MEAN,
-    NOISE,
-    SHUFFLED,
+    DONOR_SHUFFLED,
+    EQUAL_NOISE,
     STEEPEST,
+    measure,
 )
 from capsviz.statistics.numbers import rows
 from capsviz.statistics.replicates import over_runs
@@ -43,13 +43,13 @@ def test_dose_1_is_the_transplant_exactly(build, generator):
     images = spread_out(model, 10, generator)
     result = by_dose(model, images, **ASKED)
     plain = transplant.OverPairs().measure(model, images, **ASKED)
-    for condition, k in ((DONOR, pairs.UNLIKE), (SHUFFLED, pairs.UNLIKE_SHUFFLED)):
+    for condition, k in ((DONOR, transplant.UNLIKE), (DONOR_SHUFFLED, transplant.UNLIKE_SHUFFLED)):
         share = result.at(condition, 1)
         assert share.value == plain.as_partner.value[k]
         np.testing.assert_array_equal(share.ci95, plain.as_partner.ci95[k])
     assert result.couples == plain.couples and result.given == plain.given
     np.testing.assert_allclose(
-        result.deviation_sd.value[0], plain.coupling_sd.value[pairs.UNLIKE], rtol=1e-4
+        result.deviation_sd.value[0], plain.coupling_sd.value[transplant.UNLIKE], rtol=1e-4
     )
 
 
@@ -67,16 +67,16 @@ def test_negative_couplings_are_clipped_only_where_the_network_needs_it(model, i
 def test_dose_0_is_uniform_couplings(model, images):
     result = by_dose(model, images, doses=(0.0, 1.0), **ASKED)
     plain = transplant.OverPairs().measure(model, images, **ASKED)
-    assert (result.follow.value[:, 0] == plain.as_partner.value[pairs.EVEN]).all()
-    assert (result.keep.value[:, 0] == plain.as_own.value[pairs.EVEN]).all()
+    assert (result.follow.value[:, 0] == plain.as_partner.value[transplant.EVEN]).all()
+    assert (result.keep.value[:, 0] == plain.as_own.value[transplant.EVEN]).all()
 
 
 def test_controls_have_the_norm_of_the_donor_and_the_worst_direction_raises_most(model, images):
     result = by_dose(model, images, **ASKED)
     sd = dict(zip(result.conditions, result.deviation_sd.value, strict=True))
-    for condition in (SHUFFLED, STEEPEST, NOISE):
+    for condition in (DONOR_SHUFFLED, STEEPEST, EQUAL_NOISE):
         assert sd[condition] == pytest.approx(sd[DONOR], rel=1e-4)
-    assert 0 < sd[MEAN] < sd[DONOR]
+    assert 0 < sd[CLASS_MEAN] < sd[DONOR]
     even = torch.full((12, 3), 1 / 3)
     own = torch.zeros(len(images), dtype=torch.long)
     donor = own + 1
@@ -163,7 +163,7 @@ def test_the_dose_at_half_is_interpolated_in_its_logarithm(shares, dose):
 def test_a_dose_that_is_not_reached_is_said(model, images):
     result = by_dose(model, images, doses=(1e-3,), **ASKED)
     assert np.isnan(result.half.value).all() and np.isnan(result.half.ci95).all()
-    assert [row.text for row in rows(result, ["half"])] == ["> 0.001"] * len(CONDITIONS)
+    assert [row.text for row in rows(result, ["half"])] == ["> 0.001"] * len(DEVIATIONS)
     result = by_dose(model, images, doses=(0.01, 100.0, 1.0), **ASKED)
     assert result.doses.tolist() == [0.01, 1, 100]
     assert result.at(DONOR, 3) is None
@@ -193,7 +193,7 @@ def test_without_gradients_the_worst_direction_is_left_out(generator):
 
     model = Fixed((1, 21, 19), 3).eval()
     result = by_dose(model, spread_out(model, 10, generator), **ASKED)
-    assert result.conditions == [one for one in CONDITIONS if one != STEEPEST]
+    assert result.conditions == [one for one in DEVIATIONS if one != STEEPEST]
     assert "worst direction" not in transplant.ByDose().verdict(result)
 
 
