@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
-from capsviz.inputs.samples import usual_class
+from capsviz.inputs import usual_class
 from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
 
