@@ -49,7 +49,11 @@ def apply(
 
     ValueError for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
-    _check(name, images, own=corrupt is None)
+    check_images(images)
+    if images.shape[1] != 1 and corrupt is None and name in MNIST_C:
+        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
+    if min(images.shape[2:]) < 8:
+        raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
     corrupt = corrupt or mnist_c.KINDS.get(name)
     if corrupt is None:
         if name not in (known := names()):
@@ -69,11 +73,3 @@ def apply(
             parts.append(made)
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
-
-
-def _check(name: str, images: Tensor, *, own: bool) -> None:
-    check_images(images)
-    if images.shape[1] != 1 and own and name in MNIST_C:
-        raise ValueError(f"expected grey images (N, 1, H, W), got {images.shape[1]} channels")
-    if min(images.shape[2:]) < 8:
-        raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
