@@ -33,7 +33,7 @@ ADVICE = {  # where a file cannot be read
 
 def load(
     split, root=None, *,
-    images="", labels="", shape="", range=0.0, image_size=(), image_channels=0, download=True,
+    images="", labels="", shape="", range=0.0, image_size=(), image_channels=0,
 ):  # fmt: skip
     """Load a split of the arrays of a file, or of all such files in a folder.
 
