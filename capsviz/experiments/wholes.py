@@ -84,12 +84,9 @@ def partner(classes: Tensor) -> Tensor:
 def same_field(one: Tensor, other: Tensor, grid: Grid) -> Tensor:
     """Return which positions see the same pixels in both images: (N, rows, columns) bool."""
     apart = (one != other).any(1).double()
-    sums = torch.nn.functional.pad(apart.cumsum(1).cumsum(2), (1, 0, 1, 0))
-    low = (grid.centres - grid.field_px / 2).floor().long().clamp(0, assemblies.SIDE)
-    high = (grid.centres + grid.field_px / 2).ceil().long().clamp(0, assemblies.SIDE)
-    x0, y0, x1, y1 = low[..., 0], low[..., 1], high[..., 0], high[..., 1]
-    within = sums[:, y1, x1] - sums[:, y0, x1] - sums[:, y1, x0] + sums[:, y0, x0]
-    return within == 0
+    low = (grid.centres - grid.field_px / 2).floor().long()
+    high = (grid.centres + grid.field_px / 2).ceil().long()
+    return assemblies.box_sums(apart, low, high) == 0
 
 
 def true_votes(made: Assemblies, parts: int, apart_px: float, *, poses: bool = True) -> Tensor:
