@@ -271,7 +271,7 @@ def load(
     if split not in splits:
         raise ValueError(discovery.unknown("split", split, list(splits)))
     loader, allowed = loader_of(name), {}
-    if "download" in inspect.signature(loader).parameters:
+    if "download" in discovery.parameters(loader):
         allowed["download"] = download
     with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
         part = loader(split, root, **options, **allowed)

@@ -145,7 +145,10 @@ def make(split: str, n: int, **options) -> Assemblies:
     Parameters and errors are those of `load`.
     """
     layout = Layout(**options)
-    _check(split, layout)
+    if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
+        raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
+    if split == "test-combinations" and layout.objects == 1:
+        raise ValueError("one whole has no combinations: choose objects=2")
     chunks = []
     for number in range(-(-n // CHUNK)):
         seed = (layout.seed * 101 + SPLITS.index(split)) * 1_000_003 + number
@@ -156,15 +159,6 @@ def make(split: str, n: int, **options) -> Assemblies:
     each = zip(*(values.split(CHUNK) for values in (types, part_poses, bright)), strict=True)
     images = torch.cat([render(*some) for some in each])
     return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
-
-
-def _check(split: str, layout: Layout) -> None:
-    if split not in SPLITS:
-        raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
-    if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
-        raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
-    if split == "test-combinations" and layout.objects == 1:
-        raise ValueError("one whole has no combinations: choose objects=2")
 
 
 def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor]:
@@ -235,12 +229,7 @@ def _classes(draw, split: str, objects: int) -> Tensor:
 
 def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
     """Draw centres (N, K, 2) of discs of radius `reach` (N, K) that lie inside the image."""
-    span = SIDE - 1 - 2 * reach
-    if (span < 0).any():
-        raise ValueError(
-            f"wholes of radius {float(reach.max()):.0f} px do not fit {SIDE}x{SIDE} px: choose "
-            "fewer parts, distance=near or a smaller jitter"
-        )
+    span = SIDE - 1 - 2 * reach  # at least 10 px for any `Layout`
     N, K = reach.shape
     centres = torch.empty(N, K, 2)
     left = torch.arange(N)

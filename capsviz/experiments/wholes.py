@@ -40,13 +40,12 @@ def grid_of(model) -> Grid:
     _, rows, columns = grid
     fields = [[model.receptive_field(r, c) for c in range(columns)] for r in range(rows)]
     edges = torch.tensor(
-        [[[x.start, x.stop, y.start, y.stop] for y, x in row] for row in fields]
-    ).double()
-    centres = torch.stack([edges[..., :2].mean(-1), edges[..., 2:].mean(-1)], -1)
-    field_px = int((edges[..., 1] - edges[..., 0]).max())
+        [[[(s.start, s.stop) for s in one[::-1]] for one in row] for row in fields]
+    )
+    field_px = int(edges[..., 0, :].diff().max())  # edges (rows, columns, x and y, both ends)
     if field_px >= assemblies.SIDE:
         raise ValueError("every position of this network sees the whole image")
-    return Grid(centres, field_px)
+    return Grid(edges.double().mean(-1), field_px)
 
 
 def rotated(made: Assemblies, by: Tensor | float = math.pi) -> Assemblies:

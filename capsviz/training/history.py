@@ -176,7 +176,7 @@ def restore(
     the run has another recipe, precision or images: it would have trained otherwise.
     """
     tensors, run = state
-    _require_same(output, recipe, run, model, card)
+    record = _require_same(output, recipe, run, model, card)
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
     for key, value in tensors.items():
@@ -192,13 +192,13 @@ def restore(
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
     if average is not None:
         average.load(kinds["ema"])
-    return epochs(run)
+    return record
 
 
 def _require_same(
     output: Path, recipe: Recipe, run: dict, model: nn.Module, card: Mapping | None
-) -> None:
-    """Raise ValueError for a run on other images, in another precision or by another recipe."""
+) -> list[Epoch]:
+    """Return a run's history; ValueError for other images, another precision or another recipe."""
     now, before = None if card is None else card["dataset"].get("images"), run.get("images")
     if now and before and (changed := [split for split in now if before.get(split) != now[split]]):
         raise ValueError(
@@ -224,6 +224,7 @@ def _require_same(
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
             "resume with the same settings, or choose another --output"
         )
+    return record
 
 
 def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:
