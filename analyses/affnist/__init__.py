@@ -184,7 +184,7 @@ def shipped() -> Result:
 
 def with_transforms(results: list[dict], root=None) -> Result:
     """`tabulate` with the transforms of the images, which are shipped or drawn from MNIST."""
-    from capsviz.experiments.affnist.scores import transforms
+    from capsviz.experiments.affnist import transforms
 
     n = max((r["affnist_like"]["n"] for r in results), default=0)
     return tabulate(results, transforms(n, root) if n else {})

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from capsviz.experiments.affnist import scores
+from capsviz.experiments import affnist as experiment
 from capsviz.statistics.attribution import attribute
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z, require_two, student
@@ -96,7 +96,7 @@ def images(transforms: dict) -> dict:
 
 def near(transforms: dict) -> np.ndarray:
     """Return which images (n,) lie inside the training shift range."""
-    return factors(transforms)[0] <= scores.SHIFT_PX
+    return factors(transforms)[0] <= experiment.SHIFT_PX
 
 
 def factors(transforms: dict) -> np.ndarray:
@@ -142,7 +142,7 @@ def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
 
     def by_seed(some, seeds):
         each = [some[seed]["affnist_like"] for seed in seeds]
-        return np.stack([scores.unpack(one["right"], one["n"]) for one in each]).astype(float)
+        return np.stack([experiment.unpack(one["right"], one["n"]) for one in each]).astype(float)
 
     common = sorted(set(runs) & set(reference))
     pair = (by_seed(runs, common), by_seed(reference, common)) if common else None
@@ -194,7 +194,7 @@ def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
     Variants of one digit are not independent: their influences add up. What S seeds say, `each` ()
     or (F,), adds the margin of their mean by Student, in squares, as in `statistics.runs`.
     """
-    original = np.arange(len(influence)) % scores.ORIGINALS
+    original = np.arange(len(influence)) % experiment.ORIGINALS
     digits = original.max() + 1
     require_two(digits)
     sums = np.zeros((digits, *influence.shape[1:]))

@@ -11,16 +11,14 @@ from capsviz import data
 from capsviz.inputs.opening import Inputs
 from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.transforms import corruptions, imagenet_c
+from capsviz.transforms import corruptions
 
 
 def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
     """Images under a corruption, whose draws depend on its name and the seed alone."""
     own = zlib.crc32(f"{name} {seed}".encode())
     draws = torch.Generator().manual_seed(own)
-    if images.shape[1] == 1:
-        return corruptions.apply(name, images, draws)
-    return imagenet_c.apply(name, images, draws, severity)
+    return corruptions.apply(name, images, draws, severity)
 
 
 def published(inputs, n: int):

@@ -193,24 +193,6 @@ def best_weights(state: Path, run: Mapping, epoch: int) -> Path:
     return path
 
 
-def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> str:
-    """Return the card of an unfinished run as JSON, to be kept in its state.
-
-    `about` is the card of the run before its evaluation, `epoch` the one whose weights are the best
-    so far, `epochs` the number of finished ones.
-    """
-    weights = {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())}
-    card = {
-        "format": FORMAT,
-        **about,
-        "name": f"{about['name']}-epoch-{epoch}",  # figures of it are not those of the run
-        "training": {"epoch": epoch, "epochs": epochs, "unfinished": True},
-        "model": network(model),
-        "weights": weights,
-    }
-    return json.dumps(card)
-
-
 def _card_of_state(state: Path, about: Mapping[str, str]) -> dict:
     if "card" not in about:
         raise ValueError(f"{state} is a run without a card: finish it, then open its result")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from capsviz.discovery import some
-from capsviz.inputs.samples import USUAL_CLASS, usual_class
+from capsviz.inputs import USUAL_CLASS, usual_class
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:

@@ -48,7 +48,7 @@ def command(inputs, kind, parts, output, force):
         raise ValueError(f"'{path}' is a folder: name a file")
     naming.refuse_file(path, force=force)
     if kind == "folder":
-        export.to_folder(opened.model, opened.source, path)
+        export.to_folder(opened.source, path)
         click.echo(f"wrote {path}: capsviz.load('{path}') opens it")
         return
     part, names = opened.dataset, ", ".join(parts)

@@ -2,9 +2,9 @@
 
 A file has a function `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in
 and `split` is "train", "validation" or "test". Keyword-only parameters are options of the data set,
-each with a default; `download` says whether files may be downloaded. `IMAGE_SHAPE` (C, H, W) and
-`CLASSES`, the names of the classes, may describe the data set to commands that lack its files, and
-`SPLITS` may name further splits.
+each with a default; one that downloads files has `download`, whether it may. `IMAGE_SHAPE` (C, H,
+W) and `CLASSES`, the names of the classes, may describe the data set to commands that lack its
+files, and `SPLITS` may name further splits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery, validation
 from capsviz.data import _given
-from capsviz.data._checks import check, counts_of, summary
+from capsviz.pictures import opening
 from capsviz.transforms.augment import to_float
 
 __all__ = [
@@ -37,6 +37,7 @@ SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
 FILES = ("csv", "mat", "npz", "npy", "parquet")  # other names of `arrays`
+UNEVEN = 5  # times as many images of one class as of another
 
 
 @dataclass(frozen=True)
@@ -241,20 +242,22 @@ def load(
     *,
     pad_px: int = 0,
     crop_px: int | None = None,
+    download: bool = True,
     **options,
 ) -> Dataset:
     """Load one split of a data set.
 
     Parameters
     ----------
-    name     a file in `capsviz/data`, or one of `FILES`.
-    split    "train", "validation", "test", or another that the data set has. Validation is the last
-             part of the training images, if the data set does not define it otherwise.
-    root     the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
-    pad_px   rows and columns of zeros to add on each side.
-    crop_px  side of a square to crop from the centre, after padding; None: the whole image.
-    options  of that data set, e.g. `download=False`; of your own pictures `image_size`, 28 or
-             (32, 48), and `image_channels`, 1 for grey or 3 for colour.
+    name      a file in `capsviz/data`, or one of `FILES`.
+    split     "train", "validation", "test", or another that the data set has. Validation is the
+              last part of the training images, if the data set does not define it otherwise.
+    root      the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
+    pad_px    rows and columns of zeros to add on each side.
+    crop_px   side of a square to crop from the centre, after padding; None: the whole image.
+    download  whether files may be downloaded, of data sets for which that is possible.
+    options   of that data set, e.g. `eye="left"`; of your own pictures `image_size`, 28 or
+              (32, 48), and `image_channels`, 1 for grey or 3 for colour.
 
     ValueError for an unknown name, split or option, and damaged files; FileNotFoundError, which
     says where to put it, if it is neither found nor downloaded.
@@ -263,17 +266,20 @@ def load(
     if name in ("arrays", "folder") and "channels" in options:  # as cards of earlier runs have it
         options["image_channels"] = options.pop("channels")
     check_options(name, options)
+    validation.check(f"download of the data set '{name}'", download, bool)
     splits = getattr(module_of(name), "SPLITS", SPLITS)
     if split not in splits:
         raise ValueError(discovery.unknown("split", split, list(splits)))
-    loader = loader_of(name)
+    loader, allowed = loader_of(name), {}
+    if "download" in discovery.parameters(loader):
+        allowed["download"] = download
     with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
-        part = loader(split, root, **options)
+        part = loader(split, root, **options, **allowed)
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
     own = part.name if part.kind == name else name  # cards find it by this
-    given = {**options, "pad_px": pad_px or None, "crop_px": crop_px, "download": None}
+    given = {**options, "pad_px": pad_px or None, "crop_px": crop_px}
     given = {option: value for option, value in given.items() if value is not None}  # as in cards
     return replace(part, name=own, options=given).pad(pad_px).crop(crop_px)
 
@@ -316,7 +322,73 @@ def check_options(name: str, options: Mapping) -> None:
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:
     """Load a split of the data set in a card, by its part "dataset", without a download."""
-    name, options = about["name"], dict(about.get("options", {}))
-    if "download" in inspect.signature(loader_of(name)).parameters:
-        options["download"] = False
-    return load(name, split, root, **options)
+    options = {**about.get("options", {}), "download": False}
+    return load(about["name"], split, root, **options)
+
+
+def summary(part: Dataset) -> str:
+    """Return one line: images, their shape, and how many of each class."""
+    counts = counts_of(part)
+    each = discovery.some(f"{name} {n}" for name, n in counts.items())
+    of = f"{len(part):,} images {part.image_shape} of {len(counts)} classes ({each})"
+    return f"{part.name} {part.split}: {of}"
+
+
+def counts_of(part: Dataset) -> dict[str, int]:
+    """Return the number of images that show each class."""
+    counts = part.labels.flatten().bincount(minlength=len(part.classes)).tolist()
+    return dict(zip(part.classes, counts, strict=True))
+
+
+def check(splits: Mapping[str, Dataset]) -> list[str]:
+    """Return lines about splits by name: what was left out, and WARN lines.
+
+    A split is checked for classes without images or of uneven size, images of one grey level, and
+    values far below their range; several splits for test images that others hold, too. `doubts` of
+    a split are about the files that it was read from.
+    """
+    lines = [line for part in splits.values() for line in (part.left_out or "").splitlines()]
+    odd: dict[str, list[str]] = {}
+    for name, part in splits.items():
+        for text in _of_split(part):
+            odd.setdefault(text, []).append(name)
+    lines += [f"WARN {', '.join(names)}: {text}" for text, names in odd.items()]
+    if "train" in splits and len(splits) > 1:
+        train = splits["train"]
+        pairs = list(zip(_keys_of(train), train.labels.tolist(), strict=True))
+        known = dict(pairs)
+        if unlike := sum(known[key] != label for key, label in pairs):
+            lines.append(f"WARN train: {unlike:,} images also appear with another class")
+        for name, part in splits.items():
+            if name != "train" and (twice := sum(key in known for key in _keys_of(part))):
+                lines.append(f"WARN {name}: {twice:,} of {len(part):,} images are also in train")
+    return list(dict.fromkeys(lines))
+
+
+def _of_split(part: Dataset) -> list[str]:
+    """Return what is odd about one split."""
+    lines, counts = list(part.doubts), counts_of(part)
+    if empty := [name for name, n in counts.items() if n == 0]:
+        lines.append(f"no image of {len(empty)} classes ({discovery.some(empty)})")
+    low, high = (how(counts, key=lambda name: counts[name]) for how in (min, max))
+    if counts[high] >= UNEVEN * counts[low] > 0:
+        share = counts[high] / len(part)
+        lines.append(
+            f"uneven classes, {counts[low]} images of {low} and {counts[high]} of {high}: "
+            f"always predicting {high} is correct for {share:.1%}"
+        )
+    if len(part) == 0 or part.inputs:
+        return lines
+    flat = part.images.flatten(1)
+    top = flat.amax(1)
+    if blank := int((top == flat.amin(1)).sum()):
+        lines.append(f"{blank:,} of {len(part):,} images are of one grey level")
+    if dark := opening.too_dark(int(top.max()), part.largest):
+        lines.append(dark)
+    return lines
+
+
+def _keys_of(part: Dataset) -> list[int]:
+    """Return a key of each image: images of equal pixels have equal keys."""
+    rows = part.images.contiguous().flatten(1).cpu()
+    return [hash(row.tobytes()) for row in rows.numpy()]

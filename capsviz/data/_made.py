@@ -17,31 +17,24 @@ def draws(split: str, number: int, seed: int) -> torch.Generator:
 
 
 def several(
-    make: Callable[[Dataset, int], Dataset],
-    name: str,
-    split: str,
-    root,
-    download: bool,
-    size: int,
-    **counted: int,
+    make: Callable[[Dataset, int], Dataset], name: str, split: str, root, download, **counted: int
 ) -> Dataset:
     """Return what `make` makes of a split of MNIST, for each number below a count: all of one
     number, then all of the next.
 
-    `counted` is the option of the data set that counts them, `size` the bytes of one. ValueError
-    for less than 1, MemoryError if they do not fit.
+    `counted` is the option of the data set that says how many. ValueError for less than 1,
+    MemoryError if they do not fit.
     """
     ((option, count),) = counted.items()
     if count < 1:
         raise ValueError(f"{option} of the data set '{name}' must be at least 1, got {count}")
     plain = mnist.load(split, root, download=download)
+    made = [make(plain, 0)]
+    tensors = {field: getattr(made[0], field) for field in ("images", "labels", "parts")}
+    tensors = {field: one for field, one in tensors.items() if one is not None}
+    size = 2 * count * sum(one.nbytes for one in tensors.values())  # as they are made, and joined
     what = f"{name} {split} with {count:,} {option} of each image"
-    twice = 2 * count * len(plain) * size  # as they are made, and joined
-    memory.require(twice, what, f"ask for fewer {option}")
-    made = [make(plain, number) for number in range(count)]
-    joined: dict[str, Any] = {
-        field: torch.cat([getattr(one, field) for one in made])
-        for field in ("images", "labels", "parts")
-        if getattr(made[0], field) is not None
-    }
+    memory.require(size, what, f"ask for fewer {option}")
+    made += [make(plain, number) for number in range(1, count)]
+    joined: Any = {field: torch.cat([getattr(one, field) for one in made]) for field in tensors}
     return replace(made[0], **joined)

@@ -7,7 +7,6 @@ position uniform over all at which no foreground pixel leaves the canvas. One bi
 outside. Transforms and images are made on the CPU, so that they depend on the seed alone.
 """
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,9 +48,11 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
 
     The first n images are the same whatever the number of variants. MemoryError if they do not fit.
     """
-    size = math.prod(IMAGE_SHAPE) + 8
-    drawn = lambda plain, variant: make(plain, variant, seed=seed)[0]  # noqa: E731
-    return several(drawn, "affnist_like", split, root, download, size, variants=variants)
+
+    def drawn(plain: Dataset, variant: int) -> Dataset:
+        return make(plain, variant, seed=seed)[0]
+
+    return several(drawn, "affnist_like", split, root, download, variants=variants)
 
 
 def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:

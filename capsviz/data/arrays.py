@@ -33,7 +33,7 @@ ADVICE = {  # where a file cannot be read
 
 def load(
     split, root=None, *,
-    images="", labels="", shape="", range=0.0, image_size=(), image_channels=0, download=True,
+    images="", labels="", shape="", range=0.0, image_size=(), image_channels=0,
 ):  # fmt: skip
     """Load a split of the arrays of a file, or of all such files in a folder.
 
@@ -177,7 +177,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     texts = [k for k, cell in enumerate(head) if not _is_number(cell)]
     known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
     unnamed = [k for k in texts if not head[k]]
-    counted = [cell for cell in head if cell] in _counts(len(head) - len(unnamed))
+    names = [cell for cell in head if cell]  # counted from 0, as pandas does, or 1
+    counted = any(names == [str(s + k) for k in range(len(names))] for s in (0, 1))
     rows = [k for k in texts if not head[k] or {"id", "index"} & _splits.words(head[k])]
     titled = bool(known) or len(texts) > 1 or counted
     if not known and (labels != "last" if labels else titled and not counted):
@@ -205,11 +206,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _counts(n: int) -> list[list[str]]:
-    """Return the rows of names that count columns: from 0, as pandas does, or 1."""
-    return [[str(start + k) for k in range(n)] for start in (0, 1)]
 
 
 def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:

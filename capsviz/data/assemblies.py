@@ -67,23 +67,24 @@ class Assemblies(NamedTuple):
         as of a grid (rows, columns, 2), `field_px` is the side of a field.
         """
         N, P = self.part_types.shape
-        x, y = ((centres[..., k] - field_px / 2).round().long() for k in (0, 1))
-        low_x, high_x, low_y, high_y = (
-            edge.clamp(0, SIDE) for edge in (x, x + round(field_px), y, y + round(field_px))
-        )
-        most, best = torch.zeros(N, *x.shape), torch.full((N, *x.shape), -1)
+        low = (centres - field_px / 2).round().long()
+        most, best = torch.zeros(N, *low.shape[:-1]), torch.full((N, *low.shape[:-1]), -1)
         for part in range(P):
             only = self.part_brightness.where(torch.arange(P) == part, 0.0)
             drawn = render(self.part_types, self.part_poses, only)[:, 0].float()
-            sums = torch.nn.functional.pad(drawn.cumsum(1).cumsum(2), (1, 0, 1, 0))
-            within = (
-                sums[:, high_y, high_x] - sums[:, low_y, high_x]
-                - sums[:, high_y, low_x] + sums[:, low_y, low_x]
-            )  # fmt: skip
-            larger = (within > most) & (within >= 0.1 * sums[:, -1, -1].view(N, *[1] * x.dim()))
+            within = box_sums(drawn, low, low + round(field_px))
+            least = 0.1 * drawn.sum((1, 2)).view(N, *[1] * (low.dim() - 1))
+            larger = (within > most) & (within >= least)
             most, best = within.where(larger, most), torch.where(larger, part, best)
         wholes = self.part_wholes.gather(1, best.clamp(0).flatten(1)).view_as(best)
         return best, wholes.where(best >= 0, -1)
+
+
+def box_sums(images: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return sums (N, ...) of images (N, 64, 64) from `low` up to `high`, both (..., 2) x and y."""
+    sums = torch.nn.functional.pad(images.cumsum(1).cumsum(2), (1, 0, 1, 0))
+    (x0, y0), (x1, y1) = (edge.clamp(0, SIDE).unbind(-1) for edge in (low, high))
+    return sums[:, y1, x1] - sums[:, y0, x1] - sums[:, y1, x0] + sums[:, y0, x0]
 
 
 @validated
@@ -144,7 +145,10 @@ def make(split: str, n: int, **options) -> Assemblies:
     Parameters and errors are those of `load`.
     """
     layout = Layout(**options)
-    _check(split, layout)
+    if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
+        raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
+    if split == "test-combinations" and layout.objects == 1:
+        raise ValueError("one whole has no combinations: choose objects=2")
     chunks = []
     for number in range(-(-n // CHUNK)):
         seed = (layout.seed * 101 + SPLITS.index(split)) * 1_000_003 + number
@@ -155,15 +159,6 @@ def make(split: str, n: int, **options) -> Assemblies:
     each = zip(*(values.split(CHUNK) for values in (types, part_poses, bright)), strict=True)
     images = torch.cat([render(*some) for some in each])
     return Assemblies(images, classes, poses, types, part_poses, wholes, bright)
-
-
-def _check(split: str, layout: Layout) -> None:
-    if split not in SPLITS:
-        raise ValueError(f"assemblies has no split '{split}', expected one of {', '.join(SPLITS)}")
-    if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
-        raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
-    if split == "test-combinations" and layout.objects == 1:
-        raise ValueError("one whole has no combinations: choose objects=2")
 
 
 def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor]:
@@ -234,12 +229,7 @@ def _classes(draw, split: str, objects: int) -> Tensor:
 
 def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
     """Draw centres (N, K, 2) of discs of radius `reach` (N, K) that lie inside the image."""
-    span = SIDE - 1 - 2 * reach
-    if (span < 0).any():
-        raise ValueError(
-            f"wholes of radius {float(reach.max()):.0f} px do not fit {SIDE}x{SIDE} px: choose "
-            "fewer parts, distance=near or a smaller jitter"
-        )
+    span = SIDE - 1 - 2 * reach  # at least 10 px for any `Layout`
     N, K = reach.shape
     centres = torch.empty(N, K, 2)
     left = torch.arange(N)

@@ -60,8 +60,7 @@ def _of_archive(archive: Path, split: str) -> Dataset:
                 known = place == part and name in pictures and own.lower().endswith(ENDINGS)
                 if known and (content := tar.extractfile(member)):
                     pictures[name][own] = content.read()
-        while file.read(tarfile.RECORDSIZE):  # tarfile does not notice a cut file
-            pass
+        file.read()  # tarfile does not notice a cut file
     chosen: list[tuple[str, str]] = []
     for name, found in pictures.items():
         if len(files := sorted(found)) < 2:

@@ -20,7 +20,7 @@ BOX, SIDE = 20, 28  # the 8x8 digit fills 20 of 28 pixels, as MNIST's digits do
 IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 
 
-def load(split, root=None, *, block=RANDOM, download=True):
+def load(split, root=None, *, block=RANDOM):
     """Load 1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
 
     By `block` 0 to 4 the test split is that fifth of the file (359 or 360 images), the validation

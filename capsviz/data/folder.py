@@ -22,7 +22,7 @@ class NoFolderError(FileNotFoundError, ValueError):
     """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
-def load(split, root=None, *, image_size=(), image_channels=0, range=0.0, download=True):
+def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
     """Class folders of pictures.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),

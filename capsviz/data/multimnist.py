@@ -9,7 +9,6 @@ research/capsules, mnist_shift.py). The shifts are the paper's; the authors' tra
 comes first.
 """
 
-import math
 from functools import partial
 
 import torch
@@ -29,9 +28,7 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
     The first n images are the same whatever the number of pairs (the paper has 1,000). MemoryError
     if they do not fit.
     """
-    size = 3 * math.prod(IMAGE_SHAPE) + 16  # with its two parts and labels
-    drawn = partial(make, seed=seed)
-    return several(drawn, "multimnist", split, root, download, size, pairs=pairs)
+    return several(partial(make, seed=seed), "multimnist", split, root, download, pairs=pairs)
 
 
 def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:

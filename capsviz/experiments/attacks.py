@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,10 +170,7 @@ def dlr(scores: Tensor, labels: Tensor) -> Tensor:
     return margin(scores, labels) / (top[:, 0] - top[:, 2] + TINY)
 
 
-def _ce(scores: Tensor, labels: Tensor) -> Tensor:
-    return softmax_cross_entropy(scores, labels, reduction="none")
-
-
+_ce = partial(softmax_cross_entropy, reduction="none")
 Loss = Callable[..., Tensor]  # scores (N, J) and labels (N,) -> (N,)
 LOSSES: dict[str, Loss] = {"apgd-ce": _ce, "apgd-dlr": dlr, "apgd-margin": margin_loss}
 

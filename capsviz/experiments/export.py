@@ -189,7 +189,7 @@ def _onnx(path: Path, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
     return [torch.from_numpy(value) for value in values]
 
 
-def to_folder(model: Any, source: str, path: Path) -> None:
+def to_folder(source: str, path: Path) -> None:
     """Write model.safetensors with its card, config.json and README.md into a folder.
 
     `source` is the network's checkpoint, as `capsviz.checkpoint.find` takes it. ValueError for a

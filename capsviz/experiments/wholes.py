@@ -40,13 +40,12 @@ def grid_of(model) -> Grid:
     _, rows, columns = grid
     fields = [[model.receptive_field(r, c) for c in range(columns)] for r in range(rows)]
     edges = torch.tensor(
-        [[[x.start, x.stop, y.start, y.stop] for y, x in row] for row in fields]
-    ).double()
-    centres = torch.stack([edges[..., :2].mean(-1), edges[..., 2:].mean(-1)], -1)
-    field_px = int((edges[..., 1] - edges[..., 0]).max())
+        [[[(s.start, s.stop) for s in one[::-1]] for one in row] for row in fields]
+    )
+    field_px = int(edges[..., 0, :].diff().max())  # edges (rows, columns, x and y, both ends)
     if field_px >= assemblies.SIDE:
         raise ValueError("every position of this network sees the whole image")
-    return Grid(centres, field_px)
+    return Grid(edges.double().mean(-1), field_px)
 
 
 def rotated(made: Assemblies, by: Tensor | float = math.pi) -> Assemblies:
@@ -84,12 +83,9 @@ def partner(classes: Tensor) -> Tensor:
 def same_field(one: Tensor, other: Tensor, grid: Grid) -> Tensor:
     """Return which positions see the same pixels in both images: (N, rows, columns) bool."""
     apart = (one != other).any(1).double()
-    sums = torch.nn.functional.pad(apart.cumsum(1).cumsum(2), (1, 0, 1, 0))
-    low = (grid.centres - grid.field_px / 2).floor().long().clamp(0, assemblies.SIDE)
-    high = (grid.centres + grid.field_px / 2).ceil().long().clamp(0, assemblies.SIDE)
-    x0, y0, x1, y1 = low[..., 0], low[..., 1], high[..., 0], high[..., 1]
-    within = sums[:, y1, x1] - sums[:, y0, x1] - sums[:, y1, x0] + sums[:, y0, x0]
-    return within == 0
+    low = (grid.centres - grid.field_px / 2).floor().long()
+    high = (grid.centres + grid.field_px / 2).ceil().long()
+    return assemblies.box_sums(apart, low, high) == 0
 
 
 def true_votes(made: Assemblies, parts: int, apart_px: float, *, poses: bool = True) -> Tensor:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from capsviz.analysis import Analysis
+from capsviz.inputs import usual_class
 from capsviz.inputs.opening import Inputs, Picture, open_picture, with_baselines
-from capsviz.inputs.samples import usual_class
 from capsviz.nn.computation import draws
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
-from capsviz.inputs.samples import usual_class
+from capsviz.inputs import usual_class
 from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
 
@@ -262,12 +262,14 @@ def open_networks(
     else:
         first = open_inputs(checkpoint=names[0] if names else None, **places)
         networks = [first] if names else with_baselines(first)
-    for spec, file in own:
-        model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
-        networks.append(Inputs(model, first.dataset, spec, check_fit(model, first.dataset)))
-    for name in names[1:]:
-        model = checkpoints.load(name, device=first.device)
-        networks.append(Inputs(model, first.dataset, str(name), check_fit(model, first.dataset)))
+    others = [(str(name), checkpoints.load(name, device=first.device)) for name in names[1:]]
+    others += [
+        (spec, own_network(spec, file, first.dataset, device=first.device, capsules=capsules))
+        for spec, file in own
+    ]
+    for source, model in others:
+        notice = check_fit(model, first.dataset)
+        networks.append(replace(first, model=model, source=source, notice=notice))
     apart = apart_from_shipped([one.name for one in networks], [one.source for one in networks])
     if len(set(apart)) < len(apart):
         raise ValueError(f"expected different networks, got {', '.join(apart)}")
@@ -312,7 +314,7 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
     for name in checkpoints.shipped():
         if name.startswith(f"{inputs.dataset.name}-"):
             model = checkpoints.load(name, device=inputs.device)
-            other = Inputs(model, inputs.dataset, name)
+            other = replace(inputs, model=model, source=name, notice=None, alias=None)
             fits = images_and_classes(model) == images_and_classes(inputs.model)
             if fits and other.name != inputs.name and not abilities(model).has_capsules:
                 networks.append(other)

@@ -47,7 +47,7 @@ def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
         recipes.setdefault(recipe_of(runs[0], _card(runs[0])), []).extend(runs)
     by_seed = []
     for runs in recipes.values():
-        seeds = seeds_of(_card(run) for run in _checked(runs, patterns))
+        seeds = seeds_of(_card(run) for run in _checked(runs))
         by_seed.append(dict(sorted(zip(seeds, runs, strict=True))))
     common = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)] if by_seed else []
     if len(common) > 1:
@@ -71,16 +71,16 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     single run where a glob asks for several, or runs of several recipes.
     """
     runs = [*map(str, names), *(run for pattern in patterns for run in _finished(pattern))]
-    return _checked(runs, patterns) if len(runs) > 1 or patterns else runs
+    return _checked(runs) if len(runs) > 1 or patterns else runs
 
 
-def _checked(runs: list[str], patterns: Sequence[str]) -> list[str]:
+def _checked(runs: list[str]) -> list[str]:
     files = [checkpoints.find(run).resolve() for run in runs]
     for file in files:
         if files.count(file) > 1:
             raise ValueError(f"'{file}' is named twice: expected different training runs")
     if len(runs) < 2:
-        raise ValueError(f"--seeds-of '{patterns[0]}' is one run, '{runs[0]}': expected several")
+        raise ValueError(f"'{runs[0]}' is one run: expected several of its recipe by --seeds-of")
     check({run: checkpoints.read_card(file) for run, file in zip(runs, files, strict=True)})
     return runs
 

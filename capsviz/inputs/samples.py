@@ -1,18 +1,15 @@
 """Images beside those looked at: for a statistic to be fitted or averaged on, or as a pair."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-USUAL_CLASS = 2  # of the image that is shown; or the last, of fewer
+from capsviz.tracing import scores
+from capsviz.transforms.augment import to_float
 
 
 class Others(NamedTuple):
@@ -29,8 +26,6 @@ def other_images(inputs, n: int) -> Others:
     Training images, where validation images are what is measured, or there are none; ValueError if
     nothing else is at hand.
     """
-    from capsviz.transforms.augment import to_float
-
     for split in ("validation", "train"):
         with suppress(FileNotFoundError):
             if split != inputs.dataset.split:
@@ -48,10 +43,6 @@ def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
 
     ValueError, which says what is `expected`, where that is the picture itself.
     """
-    import torch
-
-    from capsviz.transforms.augment import to_float
-
     other, _ = inputs.dataset.nth_of_class(label, index)
     images = torch.cat([picture.image.cpu(), to_float(other)])
     if torch.equal(images[0], images[1]):
@@ -62,15 +53,8 @@ def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
     return images
 
 
-def usual_class(dataset) -> int:
-    """Return the class that is shown where none is named."""
-    return min(USUAL_CLASS, len(dataset.classes) - 1)
-
-
 def class_of(inputs, picture) -> int:
     """Return the class of a picture; the predicted one, if it is not known."""
-    from capsviz.tracing import scores
-
     known = picture.label is not None
     return picture.label if known else int(scores(inputs.model, picture.image).argmax())
 
@@ -88,10 +72,6 @@ def training_images(inputs, count: int) -> dict:
     They are fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no
     training split, or where it is what the analysis measures.
     """
-    import torch
-
-    from capsviz.transforms.augment import to_float
-
     if inputs.dataset.split == "train":
         return {}
     try:

@@ -142,9 +142,7 @@ def find_sheet(grey: np.ndarray) -> tuple[slice, slice] | None:
 
     The sheet is the largest light piece of a picture (h, w), and surrounds its content.
     """
-    labels, count = scipy.ndimage.label(grey > otsu(grey))
-    if count == 0:
-        return None
+    labels, _ = scipy.ndimage.label(grey > otsu(grey))
     largest = int(np.bincount(labels.ravel())[1:].argmax())
     rows, columns = scipy.ndimage.find_objects(labels)[largest]
     inner = _shrink(rows), _shrink(columns)

@@ -109,7 +109,7 @@ def evaluate(
     answers, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
     device = next(model.parameters()).device
-    classes, truth = len(dataset.classes), dataset.labels[:, None].flatten(1)  # (N, K)
+    classes, truth = len(dataset.classes), dataset.labels.cpu()[:, None].flatten(1)  # (N, K)
     with inference(model):
         for start in progress(range(0, len(dataset), batch_size)):
             batch = slice(start, start + batch_size)
@@ -139,7 +139,7 @@ def evaluate(
     right, n = int(hits.all(1).sum()), len(dataset)
     confusion = None
     if dataset.parts is None:
-        pairs = dataset.labels.cpu() * classes + predicted[:, 0]
+        pairs = truth[:, 0] * classes + predicted[:, 0]
         confusion = pairs.bincount(minlength=classes**2).view(classes, classes).tolist()
     return Evaluation(
         n=n,

@@ -132,11 +132,12 @@ def save(
         tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
     if average is not None:
         tensors |= {f"ema.{name}": value for name, value in average.tensors.items()}
+    network = checkpoint.network(model)
     about = {
         "recipe": asdict(recipe),
-        "precision": _precision(recipe, model),
+        "precision": resolve_precision(recipe.precision, next(model.parameters()).device),
         "history": [asdict(epoch) for epoch in history],
-        "network": checkpoint.network(model),
+        "network": network,
     }
     strings = {}
     if recipe.keep == "best":
@@ -144,7 +145,15 @@ def save(
     if card is not None:
         about["images"] = card["dataset"].get("images")
         epoch = best_epoch(history) if recipe.keep == "best" else len(history)
-        strings["card"] = checkpoint.state_card(card, model, epoch=epoch, epochs=len(history))
+        own = {
+            "format": checkpoint.FORMAT,
+            **card,
+            "name": f"{card['name']}-epoch-{epoch}",  # figures of it are not those of the run
+            "training": {"epoch": epoch, "epochs": len(history), "unfinished": True},
+            "model": network,
+            "weights": {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())},
+        }
+        strings["card"] = json.dumps(own)
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
@@ -167,7 +176,7 @@ def restore(
     the run has another recipe, precision or images: it would have trained otherwise.
     """
     tensors, run = state
-    _require_same(output, recipe, run, model, card)
+    record = _require_same(output, recipe, run, model, card)
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
     for key, value in tensors.items():
@@ -183,17 +192,13 @@ def restore(
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
     if average is not None:
         average.load(kinds["ema"])
-    return epochs(run)
-
-
-def _precision(recipe: Recipe, model: nn.Module) -> str:
-    return resolve_precision(recipe.precision, next(model.parameters()).device)
+    return record
 
 
 def _require_same(
     output: Path, recipe: Recipe, run: dict, model: nn.Module, card: Mapping | None
-) -> None:
-    """Raise ValueError for a run on other images, in another precision or by another recipe."""
+) -> list[Epoch]:
+    """Return a run's history; ValueError for other images, another precision or another recipe."""
     now, before = None if card is None else card["dataset"].get("images"), run.get("images")
     if now and before and (changed := [split for split in now if before.get(split) != now[split]]):
         raise ValueError(
@@ -205,8 +210,8 @@ def _require_same(
             f"{output} holds a run with another {' and '.join(kinds)}: the code of a plug-in has "
             "changed since; choose another --output"
         )
-    earlier, precision = run["precision"], _precision(recipe, model)
-    if earlier != precision:
+    precision = resolve_precision(recipe.precision, next(model.parameters()).device)
+    if (earlier := run["precision"]) != precision:
         raise ValueError(
             f"{output} holds a run in {earlier}, which would go on in {precision}: "
             f"resume with --precision {earlier}, or choose another --output"
@@ -219,6 +224,7 @@ def _require_same(
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
             "resume with the same settings, or choose another --output"
         )
+    return record
 
 
 def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:

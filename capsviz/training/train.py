@@ -217,9 +217,7 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
                 "progress": progress / recipe.epochs,
             }
             parts = None if train.parts is None else train.parts[batch]
-            images, parts = augmentation.apply_with_parts(
-                train.images[batch], parts, draws.take(batch)
-            )
+            images, parts = augmentation.apply(train.images[batch], draws.take(batch), parts)
             targets = images if parts is None else parts
             optimiser.zero_grad(set_to_none=True)
             means, correct = gradients(images, targets, train.labels[batch], weight, terms)

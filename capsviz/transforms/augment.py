@@ -82,16 +82,13 @@ class Augmentation:
         maps = _affine_maps(n, *strengths, generator) if any(strengths) else None
         return Draws(offsets, mirrored, brightness, contrast, maps)
 
-    def apply(self, images: Tensor, draws: Draws) -> Tensor:
-        """uint8 images (B, C, H, W) and B draws -> float32 in [0, 1], of the window's size."""
-        return self.apply_with_parts(images, None, draws)[0]
-
-    def apply_with_parts(
-        self, images: Tensor, parts: Tensor | None, draws: Draws
+    def apply(
+        self, images: Tensor, draws: Draws, parts: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Apply draws to images and to their parts (B, K, C, H, W), if there are any.
+        """Apply B draws to uint8 images (B, C, H, W) and their parts (B, K, C, H, W), if any.
 
-        A part's contrast changes about its image's mean, so that equal pixels stay equal.
+        Both are float32 in [0, 1], of the window's size. A part's contrast changes about its
+        image's mean, so that equal pixels stay equal.
         """
         C = images.shape[1]
         if parts is not None:

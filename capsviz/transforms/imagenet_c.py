@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from capsviz.transforms import corruptions, mnist_c
+from capsviz.transforms import mnist_c
 from capsviz.transforms.augment import to_uint8
 from capsviz.transforms.mnist_c import blur_along, gaussian, pull
 
@@ -166,20 +166,9 @@ KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by se
 }  # fmt: skip
 
 
-def apply(name: str, images: Tensor, generator: torch.Generator, severity: int = 3) -> Tensor:
-    """Corrupt images (N, 3, H, W) as `corruptions.apply`, by one of `KINDS` or a plugin.
-
-    The severity is from 1 to 5. ValueError for other than three channels, and as there.
-    """
-    if images.shape[1] != 3:
-        raise ValueError(f"expected 1 or 3 channels, got {images.shape[1]}")
-    corrupt = None
-    if name in KINDS:
-        function, numbers = KINDS[name]
-        own = numbers[severity - 1]
-        given = own if isinstance(own, tuple) else (own,)
-
-        def corrupt(part, draws):
-            return function(part, draws, *given)
-
-    return corruptions.apply(name, images, generator, corrupt)
+def of_severity(name: str, severity: int) -> Callable[[Tensor, torch.Generator], Tensor]:
+    """Return one of `KINDS` in a severity from 1 to 5, as a function of images and generator."""
+    function, numbers = KINDS[name]
+    own = numbers[severity - 1]
+    given = own if isinstance(own, tuple) else (own,)
+    return lambda images, generator: function(images, generator, *given)

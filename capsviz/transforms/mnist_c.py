@@ -187,15 +187,13 @@ def glass_blur(images, generator):
     return gaussian(_shuffle(blurred.floor() / 255, generator), 0.7, axes="y")
 
 
-def _shuffle(images, generator, reach=1, rounds=2):
-    """Swap pixels (B, 1, H, W) with near ones; no pixel is lost or made."""
+def _shuffle(images, generator):
+    """Swap pixels (B, 1, H, W) with near ones, twice; no pixel is lost or made."""
     B, _, H, W = images.shape
-    order = [
-        y * W + x for y in range(H - reach, reach, -1) for x in range(W - reach, reach, -1)
-    ] * rounds
+    order = 2 * [y * W + x for y in range(H - 1, 1, -1) for x in range(W - 1, 1, -1)]
     steps = (len(order), B)
     swapped = torch.randint(0, 2, steps, generator=generator)
-    up, left = torch.randint(0, 2, (2, *steps), generator=generator) - reach
+    up, left = torch.randint(0, 2, (2, *steps), generator=generator) - 1
     moves = swapped * (up * W + left)
     pixels = images.reshape(B, -1).clone()
     for source, move in zip(order, moves, strict=True):

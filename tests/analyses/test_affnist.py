@@ -12,7 +12,6 @@ from capsviz.analyses import affnist
 from capsviz.analyses.affnist import measure
 from capsviz.analyses.affnist import series as series_of
 from capsviz.experiments import affnist as generalisation
-from capsviz.experiments.affnist import scores as affine_scores
 
 
 def result(network, seed, hits, state="matched", **more):
@@ -25,7 +24,7 @@ def result(network, seed, hits, state="matched", **more):
         "network": network, "seed": seed, "state": state, "parameters": 1000,
         "terms": {**terms, "precision": "bf16"},
         "held_out": {"accuracy": 0.993}, "test": {"accuracy": 0.99}, "affnist": None,
-        "affnist_like": {**accuracy, "right": affine_scores.pack(hits)}, **more,
+        "affnist_like": {**accuracy, "right": generalisation.pack(hits)}, **more,
     }  # fmt: skip
 
 
@@ -56,7 +55,7 @@ def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
     assert table.affine.value[0] == pytest.approx(np.mean(by_seed[:2]))
     np.testing.assert_allclose(table.affine_range[0], sorted(by_seed[:2]))
     a, b = (
-        affine_scores.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
+        generalisation.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
     )
     difference = a - b
     gap = table.affine.difference
@@ -86,7 +85,7 @@ def test_intervals_are_over_digits_and_over_seeds():
 
 def test_variants_of_one_digit_count_as_one(monkeypatch):
     """Four equal variants of each of 50 digits say no more than one of each."""
-    monkeypatch.setattr(affine_scores, "ORIGINALS", 50)
+    monkeypatch.setattr(generalisation, "ORIGINALS", 50)
     hits = np.random.default_rng(1).random(50) < 0.6
     one = tabulate([result("capsnet", 0, hits)], 50)
     four = tabulate([result("capsnet", 0, np.tile(hits, 4))], 200)
@@ -174,7 +173,7 @@ def moved():
 
 
 def hits(one):
-    return affine_scores.unpack(one["affnist_like"]["right"], one["affnist_like"]["n"])
+    return generalisation.unpack(one["affnist_like"]["right"], one["affnist_like"]["n"])
 
 
 def test_inside_and_outside_are_accuracies_of_the_images_shifted_so_far(moved):

@@ -137,6 +137,16 @@ def test_the_figure_set_compares_with_the_baselines_that_fit(tmp_path, other, mo
     assert [one.name for one in unnamed] == values.names
 
 
+def test_networks_of_ones_own_come_after_checkpoints_and_all_know_where_the_data_are(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("import capsviz\ndef build():\n    return capsviz.load('digits-em')\n")
+    names = ["digits", "digits-matrix"]
+    opened = open_networks(names, network=[f"{own}:build"], dataset="digits", data_dir=tmp_path)
+    assert [one.source for one in opened] == [*names, f"{own}:build"]
+    with_shipped = open_networks([], dataset="digits", data_dir=tmp_path)
+    assert {one.data_dir for one in (*opened, *with_shipped)} == {tmp_path}
+
+
 def invoke(tmp_path, *args):
     output = ["--format", "png", "--output", str(tmp_path / "out")]
     return run("sweep", *args, *output)

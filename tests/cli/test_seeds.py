@@ -73,6 +73,7 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
     clean = result.clean
     assert np.allclose(clean.difference.runs[:, 1], clean.runs[:, 1] - clean.runs[:, 0])
     refused(run("attack", *words, "--seeds-of", "runs/y-[17]"), "no two seeds in common")
+    refused(run("attack", *words, "--seeds-of", "runs/y-1"), "'runs/y-1' is one run")
 
 
 def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):

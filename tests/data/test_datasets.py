@@ -73,6 +73,8 @@ def test_emnist_stands_upright(idx_root):
 def test_a_missing_data_set_says_where_its_files_belong(tmp_path, name, place):
     with pytest.raises(FileNotFoundError, match=rf"is not in .*{tmp_path}/{place}\b.*--data-dir"):
         data.here({"name": name}, "test", tmp_path)
+    with pytest.raises(FileNotFoundError):  # also of those that are never downloaded
+        data.load(name, "test", tmp_path, download=False)
 
 
 @pytest.mark.parametrize("name", FETCHED)

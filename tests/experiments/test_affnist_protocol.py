@@ -13,9 +13,7 @@ from capsviz import data
 from capsviz.checkpoint import read_tensors
 from capsviz.data import affnist_like
 from capsviz.experiments import affnist as generalisation
-from capsviz.experiments.affnist import Plan, read, result_path, run
-from capsviz.experiments.affnist import scores as affine_scores
-from capsviz.experiments.affnist.scores import unpack
+from capsviz.experiments.affnist import Plan, read, result_path, run, unpack
 from capsviz.files import LOCK
 from capsviz.nn import models
 
@@ -36,10 +34,10 @@ def little(monkeypatch, request):
         return affnist_like.make(part)[0]
 
     monkeypatch.setattr(data, "load", smaller)
-    monkeypatch.setattr(affine_scores, "like", variants)
-    for cached in (affine_scores.real, affine_scores.held_out):
+    monkeypatch.setattr(generalisation, "like", variants)
+    for cached in (generalisation.real, generalisation.held_out):
         cached.cache_clear()
-    request.addfinalizer(affine_scores.held_out.cache_clear)
+    request.addfinalizer(generalisation.held_out.cache_clear)
     tiny = ("average", {"channels": [4, 5], "kernel": 5})
     monkeypatch.setattr(generalisation, "NETWORKS", {"capsnet": tiny, "resnet": tiny})
 
@@ -195,7 +193,7 @@ def digits_for_mnist(monkeypatch):
 
 
 def test_numbers_are_those_of_the_images_variant_after_variant(digits_for_mnist):
-    drawn = affine_scores.draw_transforms(50)
+    drawn = generalisation.draw_transforms(50)
     for variant, part in ((0, slice(0, 30)), (1, slice(30, 50))):
         own = affnist_like.make(digits_for_mnist, variant)[1]
         for name, values in own._asdict().items():
@@ -204,12 +202,12 @@ def test_numbers_are_those_of_the_images_variant_after_variant(digits_for_mnist)
 
 def test_more_than_is_shipped_is_drawn(digits_for_mnist):
     np.testing.assert_array_equal(
-        affine_scores.transforms(10_001)["shear"][:7], affine_scores.draw_transforms(7)["shear"]
+        generalisation.transforms(10_001)["shear"][:7], generalisation.draw_transforms(7)["shear"]
     )
 
 
 def test_the_shipped_numbers_are_those_that_mnist_gives(mnist_root):
-    shipped = affine_scores.transforms(10_000)
-    drawn = affine_scores.draw_transforms(10_000, mnist_root)
+    shipped = generalisation.transforms(10_000)
+    drawn = generalisation.draw_transforms(10_000, mnist_root)
     for name in affnist_like.Transforms._fields:
         np.testing.assert_array_equal(shipped[name], drawn[name])

@@ -92,7 +92,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, mo
 
 def test_a_folder_is_opened_again(tmp_path, images):
     network = capsviz.load("digits")
-    export.to_folder(network, "digits", tmp_path / "hub")
+    export.to_folder("digits", tmp_path / "hub")
     for again in (capsviz.load(tmp_path / "hub"), CapsNet.from_pretrained(tmp_path / "hub")):
         assert torch.equal(again(images).lengths, network(images).lengths)
     config = json.loads((tmp_path / "hub/config.json").read_text())

@@ -72,7 +72,7 @@ def test_crops_are_all_windows_in_a_margin_of_zeros_and_half_may_be_mirrored(
     images = torch.randint(1, 255, (400, 2, 6, 7), generator=generator, dtype=torch.uint8)
     augmentation = Augmentation(margin, crop_px=size, flip=flip)
     draws = augmentation.draw(400, (2, 6, 7), generator=generator)
-    made = augmentation.apply(images, draws)
+    made = augmentation.apply(images, draws)[0]
     assert made.shape == (400, 2, size, size) and made.dtype == torch.float32
     found = places(images / 255, made, margin, size)
     mirrored = sum(mirrored for _, mirrored in found)
@@ -85,7 +85,7 @@ def test_brightness_and_contrast_are_those_of_torchvision(channels, generator):
     images = torch.randint(0, 256, (12, channels, 6, 7), generator=generator, dtype=torch.uint8)
     augmentation = Augmentation(brightness=0.6, contrast=0.9)
     draws = augmentation.draw(12, (channels, 6, 7), generator=generator)
-    for k, made in enumerate(augmentation.apply(images, draws)):
+    for k, made in enumerate(augmentation.apply(images, draws)[0]):
         expected = torchvision.adjust_brightness(images[k] / 255, float(draws.brightness[k]))
         expected = torchvision.adjust_contrast(expected, float(draws.contrast[k]))
         torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-5)
@@ -105,10 +105,10 @@ def test_parts_are_cut_mirrored_and_brightened_as_their_image(generator):
     images = parts.sum(1).to(torch.uint8)
     augmentation = Augmentation(1, crop_px=5, flip=True, brightness=0.05)
     draws = augmentation.draw(30, (3, 6, 7), generator=generator)
-    whole, alone = augmentation.apply_with_parts(images, parts, draws)
+    whole, alone = augmentation.apply(images, draws, parts)
     assert alone.shape == (30, 2, 3, 5, 5)
     torch.testing.assert_close(whole, alone.sum(1))
-    assert torch.equal(whole, augmentation.apply(images, draws))
+    assert torch.equal(whole, augmentation.apply(images, draws)[0])
 
 
 def test_the_contrast_of_a_part_changes_as_that_of_equal_pixels_of_its_image(generator):
@@ -116,7 +116,7 @@ def test_the_contrast_of_a_part_changes_as_that_of_equal_pixels_of_its_image(gen
     parts = torch.stack((images, images // 2), 1)
     augmentation = Augmentation(contrast=0.8)
     draws = augmentation.draw(5, (1, 6, 7), generator=generator)
-    whole, alone = augmentation.apply_with_parts(images, parts, draws)
+    whole, alone = augmentation.apply(images, draws, parts)
     assert torch.equal(whole, alone[:, 0])
     mean = whole.new_tensor([float(image.mean()) for image in images / 255])[:, None, None, None]
     factor = draws.contrast[:, None, None, None]
@@ -128,8 +128,8 @@ def test_draws_of_some_images_are_theirs(generator):
     augmentation = Augmentation(2, flip=True, brightness=0.3, contrast=0.3)
     images = torch.randint(0, 256, (9, 1, 6, 7), generator=generator, dtype=torch.uint8)
     draws, some = augmentation.draw(9, (1, 6, 7), generator=generator), torch.tensor([4, 1, 7])
-    whole = augmentation.apply(images, draws)
-    assert torch.equal(augmentation.apply(images[some], draws.take(some)), whole[some])
+    whole = augmentation.apply(images, draws)[0]
+    assert torch.equal(augmentation.apply(images[some], draws.take(some))[0], whole[some])
 
 
 @pytest.mark.parametrize(("fill", "mode"), [("edge", "replicate"), ("mean", "constant")])
@@ -142,11 +142,11 @@ def test_the_outside_of_shifted_and_rotated_images_may_be_their_edge_or_mean(fil
     padded = torch.nn.functional.pad(plain - away, (3,) * 4, mode) + away
     for k, (row, column) in enumerate(draws.offsets.T.tolist()):
         expected = padded[k, :, row : row + 8, column : column + 8]
-        torch.testing.assert_close(shifts.apply(images, draws)[k], expected)
+        torch.testing.assert_close(shifts.apply(images, draws)[0][k], expected)
     even = torch.full_like(images, 51)
     turned = Augmentation(2, rotation_deg=40, fill=fill)
     drawn = turned.draw(40, (3, 8, 8), generator=generator)
-    torch.testing.assert_close(turned.apply(even, drawn), even / 255)
+    torch.testing.assert_close(turned.apply(even, drawn)[0], even / 255)
 
 
 @pytest.mark.parametrize("strength", [{"rotation_deg": 30}, {"scale": 0.3}, {"shear_deg": 20}])
@@ -154,7 +154,7 @@ def test_rotations_scales_and_shears_are_those_of_torchvision(strength, generato
     images = (torch.rand(50, 1, 7, 7, generator=generator) * 255).byte().repeat(1, 1, 4, 4)
     augmentation = Augmentation(**strength)
     draws = augmentation.draw(50, (1, 28, 28), generator=generator)
-    found, seen = augmentation.apply(images, draws), []
+    found, seen = augmentation.apply(images, draws)[0], []
     for k, back in enumerate(draws.maps.unbind(2)):
         first, second = back[:, 0], back[:, 1]
         angle = float(torch.atan2(first[1], first[0]).rad2deg())

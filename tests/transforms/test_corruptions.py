@@ -56,7 +56,7 @@ def test_the_seed_alone_decides_and_equal_images_get_draws_of_their_own(name, di
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (torch.zeros(2, 3, 28, 28), "3 channels"),
+        (torch.zeros(2, 2, 28, 28), "1 or 3 channels, got 2"),
         (torch.full((2, 1, 28, 28), 255.0), r"in \[0, 1\]"),
         (torch.zeros(2, 1, 28, 7), "at least 8 x 8"),
     ],

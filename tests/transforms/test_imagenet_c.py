@@ -7,12 +7,12 @@ from PIL import Image
 from scipy import ndimage
 from skimage import color
 
-from capsviz.transforms import corruptions, imagenet_c
+from capsviz.transforms import corruptions
 from capsviz.transforms.imagenet_c import KINDS
 
 
 def colour(name, images, severity=3, seed=0):
-    return imagenet_c.apply(name, images, torch.Generator().manual_seed(seed), severity)
+    return corruptions.apply(name, images, torch.Generator().manual_seed(seed), severity)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,8 @@ def test_kinds_of_grey_images_are_unknown_for_colours():
     assert corruptions.choose([], KINDS) == sorted(KINDS)
     with pytest.raises(ValueError, match="unknown corruption 'stripe'"):
         corruptions.choose(["stripe"], KINDS)
+    with pytest.raises(ValueError, match="unknown corruption 'stripe', expected one of: bright"):
+        colour("stripe", torch.zeros(1, 3, 28, 28))
     with pytest.raises(ValueError, match="1 or 3 channels, got 2"):
         colour("fog", torch.zeros(1, 2, 28, 28))
 
