@@ -5,7 +5,6 @@ Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours ar
 """
 
 import base64
-import functools
 import io
 import re
 from html import escape
@@ -13,19 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import CenteredNorm
 from PIL import Image
 
 from capsviz.analyses.routing import NO_MAP
 from capsviz.nn.quantity import words_of
+from capsviz.results.maps import COUPLING, SIGNED, halfrange
 from capsviz.results.panels import picture
-
-COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
-
-
-@functools.cache
-def colour_table(name: str) -> np.ndarray:
-    """Return the 256 colours of one of matplotlib's maps, (256, 4) uint8."""
-    return colormaps[name](range(256), bytes=True)
 
 
 def png(pixels: np.ndarray) -> str:
@@ -86,7 +79,7 @@ def evidence(trace, capsule: int, name: str) -> str:
     """
     if trace.evidence.maps is None:
         return _by_type(trace, capsule, name)
-    limit = float(np.abs(trace.evidence.maps).max()) or 1e-6
+    limit = halfrange(trace.evidence.maps)
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
     box = (
@@ -115,7 +108,7 @@ def _signs(trace) -> tuple[str, str]:
 def _by_type(trace, capsule: int, name: str) -> str:
     """Draw the evidence of the capsules of each type for each class."""
     types, J = trace.evidence.types.shape
-    limit = float(np.abs(trace.evidence.types).max()) or 1e-6
+    limit = halfrange(trace.evidence.types)
     cells = _coloured(SIGNED, trace.evidence.types.T, 0, limit)
     sign, total = _signs(trace)
     text = (
@@ -132,7 +125,7 @@ def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     A type that is switched off is left blank.
     """
     R, types, J = trace.couplings.shape
-    limit = max(float(np.abs(trace.couplings - 1 / J).max()), 1e-6)
+    limit = halfrange(trace.couplings - 1 / J)
     cells = _coloured(COUPLING, trace.couplings[iteration - 1].T, 1 / J, limit)
     if off is not None:
         cells[:, off] = 0  # transparent
@@ -175,13 +168,12 @@ def vector(own: np.ndarray, changes, name: str) -> str:
 
 def _coloured(name: str, values: np.ndarray, middle: float, limit: float) -> np.ndarray:
     """Return the colours (..., 4) uint8 of values from `middle` - `limit` to + `limit`."""
-    share = np.clip((values - middle) / limit / 2 + 0.5, 0, 1)
-    return colour_table(name)[(share * 255).round().astype(int)]
+    return colormaps[name](CenteredNorm(middle, limit)(values), bytes=True)
 
 
 def _scale(name: str, middle: float, limit: float) -> str:
     """Draw a colour bar with the values at its ends and in its middle."""
-    colours = colour_table(name)[:: 255 // 15, :3]
+    colours = colormaps[name](np.linspace(0, 1, 16), bytes=True)[:, :3]
     stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
     ends = (f"{middle - limit:.3f}", f"{middle:.3f}" if middle else "0", f"{middle + limit:.3f}")
     texts = "".join(f"<span>{end}</span>" for end in ends).replace("-", "−")
