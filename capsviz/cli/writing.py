@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from capsviz.cli import naming
-from capsviz.cli.options import path_option, stack
+from capsviz.cli.options import chosen_class, path_option, stack
 from capsviz.nn import allocator
 
 as_json = click.option(
@@ -131,6 +131,21 @@ def width(figure_options: dict) -> str | float:
     from capsviz.results.house import width_for
 
     return width_for(figure_options["width"], figure_options["venue"])
+
+
+def settings(part, n: int | None, usual: int, digit, index: int, seed: int, most=None):
+    """Return the settings of figures of a data set, of the `usual` number of images without `n`.
+
+    ValueError for more images than there are, or an image that there is not.
+    """
+    from capsviz.results.sets import Settings
+
+    n = min(usual, len(part)) if n is None else n
+    part.first(n)
+    if part.parts is None:
+        digit = chosen_class(part, digit)
+        part.nth_of_class(digit, index)
+    return Settings(n, digit, index, seed, progress, command_line(), most)
 
 
 def sources(inputs) -> list[str]:

@@ -29,6 +29,7 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     "--columns",
     multiple=True,
     metavar="NAME",
+    callback=options.one_by_one,
     help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
     "them. [default: data, runs, accuracy, inside, outside, parameters]",
 )
@@ -70,7 +71,7 @@ def command(places, columns, output, paired, margin, printed, as_json):
         for kind in ("md", "tex", *KINDS):
             naming.refuse_existing(output, force=printed["force"], kind=kind)
 
-    names = leaderboard.choose([name for text in columns for name in text.split(",")])
+    names = leaderboard.choose(columns)
     table = leaderboard.table(places)
     if not table:
         raise ValueError(

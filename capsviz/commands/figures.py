@@ -29,17 +29,11 @@ def command(only, n, digit, index, seed, figure, inputs):
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
-    typed = [name for text in only for name in text.split(",")]
-    names = sets.choose(typed)
+    names = sets.choose(only)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
-    n = min(USUAL, len(chosen.dataset)) if n is None else n
-    chosen.dataset.first(n)
+    settings = writing.settings(chosen.dataset, n, USUAL, digit, index, seed, most)
     names = sets.fitting(names, chosen.dataset)
-    if chosen.dataset.parts is None:
-        digit = options.chosen_class(chosen.dataset, digit)
-        chosen.dataset.nth_of_class(digit, index)
-    settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
     try:
         with writing.looking(figure), locked(figure["output"], "drawing figures"):
             entries, failed = sets.make(
@@ -53,7 +47,7 @@ def command(only, n, digit, index, seed, figure, inputs):
         ) from None
     if entries:
         click.echo(f"{len(entries)} figures in {figure['output']}")
-    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
+    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if only else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
         raise ValueError(f"there is no figure of this network and these images: {listed}")
