@@ -51,6 +51,16 @@ _width = click.option(
     help="Printed width: one column, the whole page, or a number of inches.",
 )
 printed = stack(_width, look, force, into="printed")
+formats = click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    default=("pdf", "png"),
+    show_default=True,
+    metavar="pdf|png|svg",
+    callback=_checked("check_formats"),
+    help="File format; may be given several times.",
+)
 figure = stack(
     path_option(
         "--output",
@@ -59,16 +69,7 @@ figure = stack(
         show_default=True,
         help="Folder to write to.",
     ),
-    click.option(
-        "--format",
-        "formats",
-        multiple=True,
-        default=("pdf", "png"),
-        show_default=True,
-        metavar="pdf|png|svg",
-        callback=_checked("check_formats"),
-        help="File format; may be given several times.",
-    ),
+    formats,
     _width,
     look,
     force,

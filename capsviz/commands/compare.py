@@ -68,8 +68,7 @@ def command(places, columns, output, paired, margin, printed, as_json):
         raise ValueError("--margin is for --paired: give both")
     if output is not None:
         naming.try_folder(output.parent)
-        for kind in ("md", "tex", *KINDS):
-            naming.refuse_existing(output, force=printed["force"], kind=kind)
+        naming.refuse_existing(output, force=printed["force"], kinds=("md", "tex", *KINDS))
 
     names = leaderboard.choose(columns)
     table = leaderboard.table(places)
@@ -95,8 +94,11 @@ def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *
     if stem is None:
         return
     paths = tables.write(stem, header, rows, caption)
-    with writing.looking(look), results.style():
-        figure = leaderboard.draw(table, results.inches(writing.width(look)), names)
-        paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
+    if leaderboard.measures(table, names):
+        with writing.looking(look), results.style():
+            figure = leaderboard.draw(table, results.inches(writing.width(look)), names)
+            paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
+    else:
+        writing.line("nothing is drawn: none of these columns has numbers to compare")
     for path in paths:
         click.echo(f"wrote {path}", err=True)

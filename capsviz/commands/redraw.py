@@ -23,10 +23,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
-@click.option(
-    "--format", "formats", multiple=True, default=("pdf", "png"), show_default=True,
-    metavar="pdf|png|svg", help="File format; may be given several times."
-)  # fmt: skip
+@writing.formats
 @click.option("--width", help="single, double or inches. [default: as it was made]")
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
@@ -48,7 +45,6 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force")
     if table and (idle := options.typed(*drawn)):
         raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
-    formats = results.check_formats(formats)
     results.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
@@ -70,8 +66,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
         stem = (output or path.parent) / "-".join([path.stem, *added])
         if not table and not latex:
             naming.try_folder(stem.parent)
-            for kind in formats:
-                naming.refuse_existing(stem, force=force, kind=kind)
+            naming.refuse_existing(stem, force=force, kinds=formats)
         try:
             if table:
                 header, rows, caption = results.table_of(about["analysis"], result, some, about)
