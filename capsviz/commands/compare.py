@@ -74,8 +74,8 @@ def command(places, columns, output, paired, margin, printed, as_json):
     table = leaderboard.table(places)
     if not table:
         raise ValueError(
-            "the networks of these results are not known: name their cards too, or print the "
-            "numbers of several results side by side by `capsviz redraw A.json B.json --table csv`"
+            "these results fill no column, or their networks are not known: name their cards, or "
+            "print several results side by side by `capsviz redraw A.json B.json --table csv`"
         )
     publish(table, names, output, KINDS, printed, as_json=as_json)
 

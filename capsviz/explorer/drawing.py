@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import CenteredNorm
+from matplotlib.colors import CenteredNorm, Normalize
 from PIL import Image
 
 from capsviz.analyses.routing import NO_MAP
 from capsviz.nn.quantity import words_of
-from capsviz.results.maps import COUPLING, SIGNED, halfrange
+from capsviz.results.maps import COUPLING, SIGNED, coupling_scale, halfrange
 from capsviz.results.panels import picture
 
 
@@ -79,7 +79,7 @@ def evidence(trace, capsule: int, name: str) -> str:
     """
     if trace.evidence.maps is None:
         return _by_type(trace, capsule, name)
-    limit = halfrange(trace.evidence.maps)
+    norm = CenteredNorm(0, halfrange(trace.evidence.maps))
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
     box = (
@@ -88,11 +88,11 @@ def evidence(trace, capsule: int, name: str) -> str:
     )
     sign, total = _signs(trace)
     grey = png((255 - trace.image.mean(0) / 2).round().astype(np.uint8))
-    colours = png(_coloured(SIGNED, trace.evidence.maps[capsule], 0, limit))
+    colours = png(colormaps[SIGNED](norm(trace.evidence.maps[capsule]), bytes=True))
     return (
         f'<figure class="cv-panel cv-map"><div><img class="cv-px" src="{grey}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{colours}" alt="evidence by position">'
-        f"{_lines(trace, capsule, limit)}</div>{_scale(SIGNED, 0, limit)}"
+        f"{_lines(trace, capsule, norm.halfrange)}</div>{_scale(SIGNED, norm)}"
         f"<figcaption>Evidence for {escape(name)} by position: {escape(sign)}, summed over "
         f"capsule types. Total{escape(total)}: {trace.evidence.maps[capsule].sum():.2f}."
         "</figcaption></figure>"
@@ -108,15 +108,15 @@ def _signs(trace) -> tuple[str, str]:
 def _by_type(trace, capsule: int, name: str) -> str:
     """Draw the evidence of the capsules of each type for each class."""
     types, J = trace.evidence.types.shape
-    limit = halfrange(trace.evidence.types)
-    cells = _coloured(SIGNED, trace.evidence.types.T, 0, limit)
+    norm = CenteredNorm(0, halfrange(trace.evidence.types))
+    cells = colormaps[SIGNED](norm(trace.evidence.types.T), bytes=True)
     sign, total = _signs(trace)
     text = (
         f"{NO_MAP}. Evidence of each capsule, {sign}: a row for each class, a column for "
         f"each of {types} capsules. Total for {name}{total}: "
         f"{trace.evidence.types[:, capsule].sum():.2f}."
     )
-    return _heat(cells, range(J), _scale(SIGNED, 0, limit), text)
+    return _heat(cells, range(J), _scale(SIGNED, norm), text)
 
 
 def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
@@ -125,15 +125,15 @@ def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     A type that is switched off is left blank.
     """
     R, types, J = trace.couplings.shape
-    limit = halfrange(trace.couplings - 1 / J)
-    cells = _coloured(COUPLING, trace.couplings[iteration - 1].T, 1 / J, limit)
+    norm = coupling_scale(trace.couplings, 1 / J)
+    cells = colormaps[COUPLING](norm(trace.couplings[iteration - 1].T), bytes=True)
     if off is not None:
         cells[:, off] = 0  # transparent
     text = (
         f"Couplings in iteration {iteration} of {R}: a row for each class, a column for each of "
-        f"{types} capsule types. 1/{J} is in the middle of the scale."
+        f"{types} capsule types. Uniform couplings are 1/{J}."
     )
-    return _heat(cells, classes, _scale(COUPLING, 1 / J, limit), text)
+    return _heat(cells, classes, _scale(COUPLING, norm), text)
 
 
 def _heat(cells: np.ndarray, names, scale: str, caption: str) -> str:
@@ -166,16 +166,11 @@ def vector(own: np.ndarray, changes, name: str) -> str:
     )
 
 
-def _coloured(name: str, values: np.ndarray, middle: float, limit: float) -> np.ndarray:
-    """Return the colours (..., 4) uint8 of values from `middle` - `limit` to + `limit`."""
-    return colormaps[name](CenteredNorm(middle, limit)(values), bytes=True)
-
-
-def _scale(name: str, middle: float, limit: float) -> str:
+def _scale(name: str, norm: Normalize) -> str:
     """Draw a colour bar with the values at its ends and in its middle."""
     colours = colormaps[name](np.linspace(0, 1, 16), bytes=True)[:, :3]
     stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
-    ends = (f"{middle - limit:.3f}", f"{middle:.3f}" if middle else "0", f"{middle + limit:.3f}")
+    ends = (f"{value:.3f}" if value else "0" for value in norm.inverse([0, 0.5, 1]))
     texts = "".join(f"<span>{end}</span>" for end in ends).replace("-", "−")
     return (
         f'<div class="cv-scale"><div style="background:linear-gradient(90deg,{stops})"></div>'
