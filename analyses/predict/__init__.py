@@ -61,7 +61,7 @@ class Predict(Analysis):
             for name, predicted, length, sse, *odd in rows
         )
 
-    def caption(self, result, part="") -> str:
+    def caption_of(self, result, panels) -> str:
         text = (
             f"Pictures on their way to the network '{result.network}', step by step, with the "
             f"predicted class, its {result.score} and the squared error of the reconstruction."
