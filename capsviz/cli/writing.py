@@ -23,9 +23,9 @@ def _checked(name: str) -> Callable:
     """Return a callback that refuses a format, a venue, ... before anything is computed."""
 
     def check(context, option, value):
-        from capsviz import results
+        from capsviz.results import house
 
-        return value if value is None else getattr(results, name)(value)
+        return value if value is None else getattr(house, name)(value)
 
     return check
 
@@ -122,16 +122,16 @@ def target(
 
 def looking(figure_options: dict):
     """Return a context manager in which figures are drawn as `--rc` and `--font` ask."""
-    from capsviz import results
+    from capsviz.results import house
 
-    return results.look(figure_options["rc"], figure_options["font"])
+    return house.look(figure_options["rc"], figure_options["font"])
 
 
 def width(figure_options: dict) -> str | float:
     """Return the width that `--width` and `--venue` ask for."""
-    from capsviz.results.house import width_for
+    from capsviz.results import house
 
-    return width_for(figure_options["width"], figure_options["venue"])
+    return house.width_for(figure_options["width"], figure_options["venue"])
 
 
 def settings(part, n: int | None, usual: int, digit, index: int, seed: int, most=None):

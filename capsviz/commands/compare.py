@@ -83,7 +83,7 @@ def command(places, columns, output, paired, margin, printed, as_json):
 def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *, as_json: bool):
     """Print some columns of networks, or all as JSON; write and draw them where there is a stem."""
     from capsviz import results
-    from capsviz.results import leaderboard, tables
+    from capsviz.results import house, leaderboard, tables
 
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
@@ -95,8 +95,8 @@ def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *
         return
     paths = tables.write(stem, header, rows, caption)
     if leaderboard.measures(table, names):
-        with writing.looking(look), results.style():
-            figure = leaderboard.draw(table, results.inches(writing.width(look)), names)
+        with writing.looking(look), house.style():
+            figure = leaderboard.draw(table, house.inches(writing.width(look)), names)
             paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
     else:
         writing.line("nothing is drawn: none of these columns has numbers to compare")

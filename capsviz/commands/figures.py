@@ -25,7 +25,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 def command(only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.files import locked
-    from capsviz.results import column, sets
+    from capsviz.results import house, sets
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
@@ -38,7 +38,7 @@ def command(only, n, digit, index, seed, figure, inputs):
         with writing.looking(figure), locked(figure["output"], "drawing figures"):
             entries, failed = sets.make(
                 chosen, figure["output"], names, settings, formats=figure["formats"], width=width,
-                report=writing.line, force=figure["force"], column=column(figure["venue"]),
+                report=writing.line, force=figure["force"], column=house.column(figure["venue"]),
                 files=naming.files(click.get_current_context()),
             )  # fmt: skip
     except KeyboardInterrupt:

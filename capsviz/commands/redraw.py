@@ -39,13 +39,13 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
-    from capsviz.results import tables
+    from capsviz.results import house, tables
     from capsviz.statistics import numbers
 
     drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force")
     if table and (idle := options.typed(*drawn)):
         raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
-    results.width_for(width or "double", venue)  # refuses a wrong one
+    house.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
         if panel:
@@ -60,7 +60,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
-            size = results.width_for(width or earlier, venue)
+            size = house.width_for(width or earlier, venue)
         some = panel or about.get("panel", ())
         added = [] if [*some] == about.get("panel") else panel
         stem = (output or path.parent) / "-".join([path.stem, *added])
@@ -77,13 +77,13 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 click.echo(text, nl=len(files) > 1)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
-                inches = results.inches(size)
-                column = results.column(venue)
+                inches = house.inches(size)
+                column = house.column(venue)
                 lines = _environments(stem, result, about, kinds, inches, column, some)
                 click.echo("\n".join([*lines]))
             else:
                 old = about.get("look", {})
-                with results.look(rc or old.get("rc"), font or old.get("font")):
+                with house.look(rc or old.get("rc"), font or old.get("font")):
                     written = results.export(stem, about["analysis"], result, formats, size, some)
                 for one in written:
                     click.echo(f"wrote {one}", err=True)

@@ -170,8 +170,8 @@ def _scale(name: str, norm: Normalize) -> str:
     """Draw a colour bar with the values at its ends and in its middle."""
     colours = colormaps[name](np.linspace(0, 1, 16), bytes=True)[:, :3]
     stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
-    ends = (f"{value:.3f}" if value else "0" for value in norm.inverse([0, 0.5, 1]))
-    texts = "".join(f"<span>{end}</span>" for end in ends).replace("-", "−")
+    ends = np.asarray(norm.inverse([0, 0.5, 1]))
+    texts = "".join(f"<span>{f'{end:.3f}' if end else 0}</span>" for end in ends).replace("-", "−")
     return (
         f'<div class="cv-scale"><div style="background:linear-gradient(90deg,{stops})"></div>'
         f"<p>{texts}</p></div>"

@@ -16,6 +16,7 @@ from capsviz.files import write_text
 from capsviz.inputs import context
 from capsviz.nn import allocator
 from capsviz.provenance import provenance
+from capsviz.results import house
 from capsviz.results.tables import document
 from capsviz.tracing import remember
 
@@ -135,7 +136,7 @@ def make(
     card = {"checkpoint": inputs.name, "dataset": inputs.dataset.name,
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
-           "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
+           "formats": sorted(formats), "width": width, "look": house.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
     entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}
@@ -209,7 +210,7 @@ def make(
         report(f"no figures.tex: LaTeX includes pdf or png, got --format {', '.join(formats)}")
     else:
         captions = {name: entries[name].caption for name in sorted(entries)}
-        text = document(captions, kind, results.inches(width), column)
+        text = document(captions, kind, house.inches(width), column)
         write_text(output / "figures.tex", text)
     return [entry for entry in entries.values() if entry.analysis in names], failed
 
