@@ -283,19 +283,14 @@ class Analysis:
         return ""
 
     def caption(self, result, part: str = "") -> str:
-        """What a figure shows, in two plain sentences, and what its bars and bands are."""
+        """What a figure shows: `caption_of` its panels."""
         return self.caption_of(result, list(self.chosen(result, part)))
 
     def caption_of(self, result, panels: Sequence[str]) -> str:
-        """Return what panels show, one sentence of all their parts, and what bars and bands are.
-
-        Where the analysis has a `caption` of its own, that of the first panel's figure.
-        """
+        """Return what panels show, one sentence of all their parts, and what bars and bands are."""
         from capsviz.statistics.words import in_a_row, sentence
 
         chosen = [self.all_panels[name] for name in panels]
-        if type(self).caption is not Analysis.caption:
-            return self.caption(result, chosen[0].figure if chosen else "")
         if not chosen:
             return discovery.summary(PACKAGE, self.name)
         ends: dict[str, dict[str, None]] = {}

@@ -59,7 +59,7 @@ class Predict(Analysis):
             for name, predicted, length, sse, *odd in rows
         )
 
-    def caption(self, result, part="") -> str:
+    def caption_of(self, result, panels) -> str:
         text = (
             f"Pictures on their way to the network '{result.network}', step by step, with the "
             f"predicted class, its {result.score} and the squared error of the reconstruction."
@@ -162,10 +162,11 @@ def command(
     from tqdm import tqdm
 
     from capsviz import checkpoint as checkpoints
-    from capsviz import data, pictures, results
+    from capsviz import data, pictures
     from capsviz.cli import naming
     from capsviz.inputs.opening import choose_device
     from capsviz.pictures import opening, prediction
+    from capsviz.results import house
     from capsviz.tracing import abilities, score_name
     from capsviz.training import thresholds
 
@@ -178,7 +179,7 @@ def command(
     printed["formats"] = ("pdf", "png")
     if figure is not None:
         if figure.suffix:
-            printed["formats"] = results.check_formats([figure.suffix[1:].lower()])
+            printed["formats"] = house.check_formats([figure.suffix[1:].lower()])
             figure = figure.with_suffix("")
         naming.try_folder(figure.parent)
         naming.refuse_existing(figure, force=printed["force"], option="--save-figure")

@@ -8,7 +8,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
-from capsviz.results import COLOURS, printable, style
+from capsviz.results import COLOURS, printable
+from capsviz.results.house import style
 from capsviz.results.maps import are_short
 from capsviz.results.panels import band, beside, mosaic, picture, room, show, wrapped
 

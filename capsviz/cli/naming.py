@@ -188,14 +188,16 @@ def try_folder(folder: Path) -> None:
         raise OSError(error.errno, error.strerror, str(existing)) from error
 
 
-def refuse_existing(path: Path, *, force: bool, kind: str = "", option: str = "--output") -> None:
+def refuse_existing(
+    path: Path, *, force: bool, kinds: Sequence[str] = (), option: str = "--output"
+) -> None:
     """Raise ValueError if there are files of this name, without ending, unless `force`.
 
-    `kind` is the one ending that is looked for, "" for all; another name is chosen by `option`.
+    `kinds` are the endings that are looked for, () for all; another name is chosen by `option`.
     """
     if not force and path.parent.is_dir():
         for other in sorted(path.parent.glob("*.*")):
-            if other.stem == path.name and kind in ("", other.suffix[1:]):
+            if other.stem == path.name and (not kinds or other.suffix[1:] in kinds):
                 raise ValueError(
                     f"{other} exists: add --force to overwrite it, or choose another {option}"
                 )

@@ -108,9 +108,17 @@ network = stack(
         "`capsviz describe` lists the settings of a network."
     ),
 )  # fmt: skip
+
+
+def one_by_one(context, option, texts: tuple[str, ...]) -> list[str]:
+    """Return the names of an option that is given several times, or once with commas."""
+    return [name.strip() for text in texts for name in text.split(",")]
+
+
 only = click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this analysis; may be given several times."
-)
+    "--only", multiple=True, metavar="NAME", callback=one_by_one,
+    help="Only this analysis; may be given several times."
+)  # fmt: skip
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Random seed.")  # fmt: skip
 

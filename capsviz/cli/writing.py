@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from capsviz.cli import naming
-from capsviz.cli.options import path_option, stack
+from capsviz.cli.options import chosen_class, path_option, stack
 from capsviz.nn import allocator
 
 as_json = click.option(
@@ -23,9 +23,9 @@ def _checked(name: str) -> Callable:
     """Return a callback that refuses a format, a venue, ... before anything is computed."""
 
     def check(context, option, value):
-        from capsviz import results
+        from capsviz.results import house
 
-        return value if value is None else getattr(results, name)(value)
+        return value if value is None else getattr(house, name)(value)
 
     return check
 
@@ -51,6 +51,16 @@ _width = click.option(
     help="Printed width: one column, the whole page, or a number of inches.",
 )
 printed = stack(_width, look, force, into="printed")
+formats = click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    default=("pdf", "png"),
+    show_default=True,
+    metavar="pdf|png|svg",
+    callback=_checked("check_formats"),
+    help="File format; may be given several times.",
+)
 figure = stack(
     path_option(
         "--output",
@@ -59,16 +69,7 @@ figure = stack(
         show_default=True,
         help="Folder to write to.",
     ),
-    click.option(
-        "--format",
-        "formats",
-        multiple=True,
-        default=("pdf", "png"),
-        show_default=True,
-        metavar="pdf|png|svg",
-        callback=_checked("check_formats"),
-        help="File format; may be given several times.",
-    ),
+    formats,
     _width,
     look,
     force,
@@ -121,16 +122,31 @@ def target(
 
 def looking(figure_options: dict):
     """Return a context manager in which figures are drawn as `--rc` and `--font` ask."""
-    from capsviz import results
+    from capsviz.results import house
 
-    return results.look(figure_options["rc"], figure_options["font"])
+    return house.look(figure_options["rc"], figure_options["font"])
 
 
 def width(figure_options: dict) -> str | float:
     """Return the width that `--width` and `--venue` ask for."""
-    from capsviz.results.house import width_for
+    from capsviz.results import house
 
-    return width_for(figure_options["width"], figure_options["venue"])
+    return house.width_for(figure_options["width"], figure_options["venue"])
+
+
+def settings(part, n: int | None, usual: int, digit, index: int, seed: int, most=None):
+    """Return the settings of figures of a data set, of the `usual` number of images without `n`.
+
+    ValueError for more images than there are, or an image that there is not.
+    """
+    from capsviz.results.sets import Settings
+
+    n = min(usual, len(part)) if n is None else n
+    part.first(n)
+    if part.parts is None:
+        digit = chosen_class(part, digit)
+        part.nth_of_class(digit, index)
+    return Settings(n, digit, index, seed, progress, command_line(), most)
 
 
 def sources(inputs) -> list[str]:

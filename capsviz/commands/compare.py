@@ -29,6 +29,7 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     "--columns",
     multiple=True,
     metavar="NAME",
+    callback=options.one_by_one,
     help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
     "them. [default: data, runs, accuracy, inside, outside, parameters]",
 )
@@ -67,15 +68,14 @@ def command(places, columns, output, paired, margin, printed, as_json):
         raise ValueError("--margin is for --paired: give both")
     if output is not None:
         naming.try_folder(output.parent)
-        for kind in ("md", "tex", *KINDS):
-            naming.refuse_existing(output, force=printed["force"], kind=kind)
+        naming.refuse_existing(output, force=printed["force"], kinds=("md", "tex", *KINDS))
 
-    names = leaderboard.choose([name for text in columns for name in text.split(",")])
+    names = leaderboard.choose(columns)
     table = leaderboard.table(places)
     if not table:
         raise ValueError(
-            "the networks of these results are not known: name their cards too, or print the "
-            "numbers of several results side by side by `capsviz redraw A.json B.json --table csv`"
+            "these results fill no column, or their networks are not known: name their cards, or "
+            "print several results side by side by `capsviz redraw A.json B.json --table csv`"
         )
     publish(table, names, output, KINDS, printed, as_json=as_json)
 
@@ -83,7 +83,7 @@ def command(places, columns, output, paired, margin, printed, as_json):
 def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *, as_json: bool):
     """Print some columns of networks, or all as JSON; write and draw them where there is a stem."""
     from capsviz import results
-    from capsviz.results import leaderboard, tables
+    from capsviz.results import house, leaderboard, tables
 
     header, rows = leaderboard.cells(table, names)
     caption = leaderboard.caption(table, names)
@@ -94,8 +94,11 @@ def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *
     if stem is None:
         return
     paths = tables.write(stem, header, rows, caption)
-    with writing.looking(look), results.style():
-        figure = leaderboard.draw(table, results.inches(writing.width(look)), names)
-        paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
+    if leaderboard.measures(table, names):
+        with writing.looking(look), house.style():
+            figure = leaderboard.draw(table, house.inches(writing.width(look)), names)
+            paths += [results.save_figure(figure, stem.parent / f"{stem.name}.{k}") for k in kinds]
+    else:
+        writing.line("nothing is drawn: none of these columns has numbers to compare")
     for path in paths:
         click.echo(f"wrote {path}", err=True)

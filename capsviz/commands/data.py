@@ -41,9 +41,9 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
                 raise ValueError(f"'{path}' has no ending: expected FILE{ending}")
             naming.refuse_file(path, force=force)
     if sheet is not None:
-        from capsviz import results  # takes time to import
+        from capsviz.results import house  # takes time to import
 
-        results.check_formats([sheet.suffix[1:].lower()])
+        house.check_formats([sheet.suffix[1:].lower()])
     chosen = options.of_data(**chosen)
     splits, absent = {}, None
     for split in data.SPLITS:
@@ -119,6 +119,7 @@ def drawn(part, path: Path) -> str:
     from matplotlib.figure import Figure
 
     from capsviz import results
+    from capsviz.results import house
     from capsviz.results.panels import mosaic
 
     names = part.classes[:ROWS]
@@ -127,7 +128,7 @@ def drawn(part, path: Path) -> str:
     for label, row in enumerate(shown):
         own = images[labels == label][:COLUMNS]
         row[: len(own)] = own
-    with results.style():
+    with house.style():
         height = 5 * len(names) * shown.shape[3] / (COLUMNS * shown.shape[4])
         figure = Figure(figsize=(5, height), layout="constrained")
         axes = figure.subplots()

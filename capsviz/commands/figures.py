@@ -25,26 +25,20 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 def command(only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.files import locked
-    from capsviz.results import column, sets
+    from capsviz.results import house, sets
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
-    typed = [name for text in only for name in text.split(",")]
-    names = sets.choose(typed)
+    names = sets.choose(only)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
-    n = min(USUAL, len(chosen.dataset)) if n is None else n
-    chosen.dataset.first(n)
+    settings = writing.settings(chosen.dataset, n, USUAL, digit, index, seed, most)
     names = sets.fitting(names, chosen.dataset)
-    if chosen.dataset.parts is None:
-        digit = options.chosen_class(chosen.dataset, digit)
-        chosen.dataset.nth_of_class(digit, index)
-    settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
     try:
         with writing.looking(figure), locked(figure["output"], "drawing figures"):
             entries, failed = sets.make(
                 chosen, figure["output"], names, settings, formats=figure["formats"], width=width,
-                report=writing.line, force=figure["force"], column=column(figure["venue"]),
+                report=writing.line, force=figure["force"], column=house.column(figure["venue"]),
                 files=naming.files(click.get_current_context()),
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -53,7 +47,7 @@ def command(only, n, digit, index, seed, figure, inputs):
         ) from None
     if entries:
         click.echo(f"{len(entries)} figures in {figure['output']}")
-    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
+    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if only else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
         raise ValueError(f"there is no figure of this network and these images: {listed}")

@@ -23,10 +23,7 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
-@click.option(
-    "--format", "formats", multiple=True, default=("pdf", "png"), show_default=True,
-    metavar="pdf|png|svg", help="File format; may be given several times."
-)  # fmt: skip
+@writing.formats
 @click.option("--width", help="single, double or inches. [default: as it was made]")
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
@@ -42,14 +39,13 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 def command(files, output, formats, width, latex, table, panel, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import results
-    from capsviz.results import tables
+    from capsviz.results import house, tables
     from capsviz.statistics import numbers
 
     drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force")
     if table and (idle := options.typed(*drawn)):
         raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
-    formats = results.check_formats(formats)
-    results.width_for(width or "double", venue)  # refuses a wrong one
+    house.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
         if panel:
@@ -64,14 +60,13 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
-            size = results.width_for(width or earlier, venue)
+            size = house.width_for(width or earlier, venue)
         some = panel or about.get("panel", ())
         added = [] if [*some] == about.get("panel") else panel
         stem = (output or path.parent) / "-".join([path.stem, *added])
         if not table and not latex:
             naming.try_folder(stem.parent)
-            for kind in formats:
-                naming.refuse_existing(stem, force=force, kind=kind)
+            naming.refuse_existing(stem, force=force, kinds=formats)
         try:
             if table:
                 header, rows, caption = results.table_of(about["analysis"], result, some, about)
@@ -82,13 +77,13 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 click.echo(text, nl=len(files) > 1)
             elif latex:
                 kinds = formats[:1] if options.typed("formats") else ()
-                inches = results.inches(size)
-                column = results.column(venue)
+                inches = house.inches(size)
+                column = house.column(venue)
                 lines = _environments(stem, result, about, kinds, inches, column, some)
                 click.echo("\n".join([*lines]))
             else:
                 old = about.get("look", {})
-                with results.look(rc or old.get("rc"), font or old.get("font")):
+                with house.look(rc or old.get("rc"), font or old.get("font")):
                     written = results.export(stem, about["analysis"], result, formats, size, some)
                 for one in written:
                     click.echo(f"wrote {one}", err=True)

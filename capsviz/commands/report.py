@@ -27,22 +27,14 @@ def command(networks, n, only, digit, index, seed, output, force):
     """Compute, and write the page."""
     from capsviz.files import write_text
     from capsviz.results import report as reports
-    from capsviz.results.sets import Settings
 
-    chosen = [name for text in only for name in text.split(",")]
-    reports.choose(chosen, False)
+    reports.choose(only, False)
     opened = _opened(networks)
-    names = reports.choose(chosen, len(opened) > 1)
-    part = opened[0].dataset
-    n = min(USUAL, len(part)) if n is None else n
-    part.first(n)
-    if part.parts is None:
-        digit = options.chosen_class(part, digit)
-        part.nth_of_class(digit, index)
+    names = reports.choose(only, len(opened) > 1)
+    settings = writing.settings(opened[0].dataset, n, USUAL, digit, index, seed)
     joined = "-".join(naming.label(one.source) if one.source else one.name for one in opened)
     path = output or Path("runs") / f"report-{joined}.html"
     naming.refuse_file(path, force=force)
-    settings = Settings(n, digit, index, seed, writing.progress, writing.command_line())
     contents = reports.collect(
         opened, names, settings, report=lambda line: click.echo(line, err=True)
     )

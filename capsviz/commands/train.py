@@ -69,13 +69,9 @@ CHANGES = (
     ("--rotation-deg", float, "Rotate by up to this many degrees, either way. [default: 0]"),
     ("--scale", float, "Scale the size by factors from 1 - X to 1 + X. [default: 0]"),
     ("--shear-deg", float, "Shear by up to this many degrees, either way. [default: 0]"),
-    (
-        "--fill",
-        "black|edge|mean",
-        "Fill outside a shifted or warped image: zeros, the nearest pixel, or "
-        "the mean colour. [default: black]",
-    ),
-)
+    ("--fill", "black|edge|mean", "Fill outside a shifted or warped image: zeros, the nearest "
+     "pixel, or the mean colour. [default: black]"),
+)  # fmt: skip
 
 
 class Sectioned(click.Command):

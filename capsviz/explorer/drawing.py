@@ -5,7 +5,6 @@ Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours ar
 """
 
 import base64
-import functools
 import io
 import re
 from html import escape
@@ -13,19 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import CenteredNorm, Normalize
 from PIL import Image
 
 from capsviz.analyses.routing import NO_MAP
 from capsviz.nn.quantity import words_of
+from capsviz.results.maps import COUPLING, SIGNED, coupling_scale, halfrange
 from capsviz.results.panels import picture
-
-COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
-
-
-@functools.cache
-def colour_table(name: str) -> np.ndarray:
-    """Return the 256 colours of one of matplotlib's maps, (256, 4) uint8."""
-    return colormaps[name](range(256), bytes=True)
 
 
 def png(pixels: np.ndarray) -> str:
@@ -86,7 +79,7 @@ def evidence(trace, capsule: int, classes) -> str:
     """
     if trace.evidence.maps is None:
         return _by_type(trace, capsule, classes)
-    limit = float(np.abs(trace.evidence.maps).max()) or 1e-6
+    norm = CenteredNorm(0, halfrange(trace.evidence.maps))
     height, width = trace.image.shape[1:]
     left, right, bottom, top = trace.extent_px
     box = (
@@ -95,11 +88,11 @@ def evidence(trace, capsule: int, classes) -> str:
     )
     sign, total = _signs(trace)
     grey = png((255 - trace.image.mean(0) / 2).round().astype(np.uint8))
-    colours = png(_coloured(SIGNED, trace.evidence.maps[capsule], 0, limit))
+    colours = png(colormaps[SIGNED](norm(trace.evidence.maps[capsule]), bytes=True))
     return (
         f'<figure class="cv-panel cv-map"><div><img class="cv-px" src="{grey}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{colours}" alt="evidence by position">'
-        f"{_lines(trace, capsule, limit)}</div>{_scale(SIGNED, 0, limit)}"
+        f"{_lines(trace, capsule, norm.halfrange)}</div>{_scale(SIGNED, norm)}"
         f"<figcaption>Evidence for {escape(classes[capsule])} by position: {escape(sign)}, "
         f"summed over capsule types. Total{escape(total)}: "
         f"{trace.evidence.maps[capsule].sum():.2f}."
@@ -116,15 +109,15 @@ def _signs(trace) -> tuple[str, str]:
 def _by_type(trace, capsule: int, classes) -> str:
     """Draw the evidence of the capsules of each type for each class."""
     types = len(trace.evidence.types)
-    limit = float(np.abs(trace.evidence.types).max()) or 1e-6
-    cells = _coloured(SIGNED, trace.evidence.types.T, 0, limit)
+    norm = CenteredNorm(0, halfrange(trace.evidence.types))
+    cells = colormaps[SIGNED](norm(trace.evidence.types.T), bytes=True)
     sign, total = _signs(trace)
     text = (
         f"{NO_MAP}. Evidence of each capsule, {sign}: a row for each class, a column for "
         f"each of {types} capsules. Total for {classes[capsule]}{total}: "
         f"{trace.evidence.types[:, capsule].sum():.2f}."
     )
-    return _heat(cells, classes, _scale(SIGNED, 0, limit), text)
+    return _heat(cells, classes, _scale(SIGNED, norm), text)
 
 
 def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
@@ -133,16 +126,16 @@ def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     A type that is switched off is left blank.
     """
     R, types, J = trace.couplings.shape
-    limit = max(float(np.abs(trace.couplings - 1 / J).max()), 1e-6)
-    cells = _coloured(COUPLING, trace.couplings[iteration - 1].T, 1 / J, limit)
+    norm = coupling_scale(trace.couplings, 1 / J)
+    cells = colormaps[COUPLING](norm(trace.couplings[iteration - 1].T), bytes=True)
     if off is not None:
         cells[:, off] = 0  # transparent
     kind = "capsules" if trace.evidence.maps is None else "capsule types"
     text = (
         f"Couplings in iteration {iteration} of {R}: a row for each class, a column for each of "
-        f"{types} {kind}. 1/{J} is in the middle of the scale."
+        f"{types} {kind}. Uniform couplings are 1/{J}."
     )
-    return _heat(cells, classes, _scale(COUPLING, 1 / J, limit), text)
+    return _heat(cells, classes, _scale(COUPLING, norm), text)
 
 
 def _heat(cells: np.ndarray, names, scale: str, caption: str) -> str:
@@ -175,18 +168,12 @@ def vector(own: np.ndarray, changes, name: str) -> str:
     )
 
 
-def _coloured(name: str, values: np.ndarray, middle: float, limit: float) -> np.ndarray:
-    """Return the colours (..., 4) uint8 of values from `middle` - `limit` to + `limit`."""
-    share = np.clip((values - middle) / limit / 2 + 0.5, 0, 1)
-    return colour_table(name)[(share * 255).round().astype(int)]
-
-
-def _scale(name: str, middle: float, limit: float) -> str:
+def _scale(name: str, norm: Normalize) -> str:
     """Draw a colour bar with the values at its ends and in its middle."""
-    colours = colour_table(name)[:: 255 // 15, :3]
+    colours = colormaps[name](np.linspace(0, 1, 16), bytes=True)[:, :3]
     stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
-    ends = (f"{middle - limit:.3f}", f"{middle:.3f}" if middle else "0", f"{middle + limit:.3f}")
-    texts = "".join(f"<span>{end}</span>" for end in ends).replace("-", "−")
+    ends = np.asarray(norm.inverse([0, 0.5, 1]))
+    texts = "".join(f"<span>{f'{end:.3f}' if end else 0}</span>" for end in ends).replace("-", "−")
     return (
         f'<div class="cv-scale"><div style="background:linear-gradient(90deg,{stops})"></div>'
         f"<p>{texts}</p></div>"

@@ -14,6 +14,7 @@ from capsviz.explorer.networks import Networks
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import strokes
 from capsviz.statistics.detection import remarks
+from capsviz.statistics.words import sentence
 
 MEANINGS = {  # of each intervention
     "uniform": "Every capsule is coupled equally to every class.",
@@ -89,10 +90,8 @@ def flag(answers: Answers, networks: Networks) -> str:
         decoded = networks.limits.distance is not None and distance is not None
         by = f"{score}{' and reconstruction' * decoded}"
         texts.insert(0, f"like the training data, by {by}")
-    text = "; ".join(texts)
     alarms = " One validation image in twenty is flagged." if reasons else ""
-    text = f"{text[0].upper()}{text[1:]}.{alarms}".replace("?.", "?")
-    return drawing.note(text, "cv-warn" if reasons else "")
+    return drawing.note(sentence("; ".join(texts)) + alarms, "cv-warn" if reasons else "")
 
 
 def _scored(model) -> str:

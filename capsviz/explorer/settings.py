@@ -78,8 +78,8 @@ def read(values: Mapping[str, Any], dimensions: int) -> Settings:
 def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapping) -> str:
     """Return what follows the `?` of a link: two networks, the image, and what is set.
 
-    `origin` is that of the image: {"digit": 2, "index": 0}, {"case": "easy"} or {"ink":
-    `images.packed`}. Values of controls are left out if they are `neutral`, as before any touch.
+    `origin` is that of the image: {"digit": 2, "index": 0} or {"ink": `images.packed`}. Values of
+    controls are left out if they are `neutral`, as before any touch.
     """
     parts = {"network": pair[0], "beside": pair[1], **origin}
     for name, value in values.items():

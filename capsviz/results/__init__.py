@@ -28,20 +28,11 @@ from capsviz.results.files import check_fields
 from capsviz.results.files import read_result as read_result
 from capsviz.results.files import to_json as to_json
 from capsviz.results.files import write_result as write_result
-from capsviz.results.house import check_font as check_font
-from capsviz.results.house import check_venue as check_venue
-from capsviz.results.house import chosen as chosen
-from capsviz.results.house import column as column
-from capsviz.results.house import inches as inches
-from capsviz.results.house import look as look
-from capsviz.results.house import read_rc as read_rc
-from capsviz.results.house import style as style
-from capsviz.results.house import width_for as width_for
+from capsviz.results.house import FORMATS, check_formats, chosen, inches, style
 from capsviz.statistics import numbers
 from capsviz.statistics.words import sentence, shortened
 
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
-FORMATS = ("pdf", "png", "svg")
 PAGE = 9  # inches of text on a page of a venue, at most
 log = logging.getLogger(__name__)
 COLOURS = tuple(
@@ -51,14 +42,6 @@ COLOURS = tuple(
         "6F025B", "70555D", "E342A6", "AE1820", "0100CB",
     )
 )  # fmt: skip  # one per class, the house style's own: told apart by a deuteranope too
-
-
-def check_formats(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of formats, each once; ValueError for one that is not in `FORMATS`."""
-    for name in names:
-        if name not in FORMATS:
-            raise ValueError(discovery.unknown("format", name, list(FORMATS)))
-    return tuple(dict.fromkeys(names))
 
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""The house style of figures, what a user changes of it, and the widths of venues."""
+"""The house style of figures, what a user changes of it, their formats, and widths of venues."""
 
 import logging
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -17,6 +17,7 @@ LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
 FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # of formulas
 SAFE = "DejaVu Sans"  # letters that a font lacks are taken from it
 
+FORMATS = ("pdf", "png", "svg")
 INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
 VENUES = {  # column and text width in inches, from the venues' LaTeX classes
     "neurips": (5.5, 5.5),
@@ -156,6 +157,14 @@ def inches(width: str | float) -> float:
     if not 2 <= value <= 30:
         raise ValueError(f"width '{width}': expected single, double, or 2 to 30 inches")
     return value
+
+
+def check_formats(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of formats, each once; ValueError for one that is not in `FORMATS`."""
+    for name in names:
+        if name not in FORMATS:
+            raise ValueError(unknown("format", name, list(FORMATS)))
+    return tuple(dict.fromkeys(names))
 
 
 def check_venue(name: str | None) -> str | None:

@@ -15,7 +15,8 @@ from capsviz import discovery, results
 from capsviz.files import write_text
 from capsviz.inputs import context
 from capsviz.nn import allocator
-from capsviz.provenance import commit, provenance
+from capsviz.provenance import provenance
+from capsviz.results import house
 from capsviz.results.tables import document
 from capsviz.tracing import remember
 
@@ -135,7 +136,7 @@ def make(
     card = {"checkpoint": inputs.name, "dataset": inputs.dataset.name,
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
-           "formats": sorted(formats), "width": width, "look": results.chosen()}  # fmt: skip
+           "formats": sorted(formats), "width": width, "look": house.chosen()}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
     entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}
@@ -147,6 +148,40 @@ def make(
                     "figures": figures, "failed": failed}  # fmt: skip
         write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
+    def draw(name: str, earlier: Mapping[str, Entry]) -> None:
+        """Measure, draw and write the results of an analysis one by one."""
+        start, drawn, notice = time.perf_counter(), set[str](), inputs.dataset.notice
+        for stem, result in results_of(name, inputs, settings):
+            path = output / f"{stem}.json"
+            if not force and stem not in earlier and path.exists():
+                raise ValueError(
+                    f"{path} exists: add --force to overwrite it, or choose another --output"
+                )
+            entries.setdefault(stem, Entry(stem, name, "", [], 0.0))  # its files, if it is stopped
+            record()
+            allocator.trim()
+            paths = results.save(
+                output / stem, name, result, formats=formats, width=width,
+                options=settings.recorded, card=inputs.model.card, device=str(inputs.device),
+                command=settings.command, notice=notice,
+            )  # fmt: skip
+            seconds = round(time.perf_counter() - start, 2)
+            pictures = results.picture_names(stem, name, result)
+            for part, own in pictures.items():
+                others = {*pictures.values(), stem} - {own}
+                written = [path.name for path in paths if path.stem not in others]
+                written += [f"{stem}.json"] if part else []  # the shared numbers
+                entries[own] = Entry(
+                    own, name, results.caption(name, result, part, notice=notice, width=width),
+                    written, seconds, origin["commit"], part, digests(output, written),
+                )  # fmt: skip
+                drawn.add(own)
+            record()
+            report(f"{stem}: {seconds:.1f} s")
+            start = time.perf_counter()
+        for gone in earlier.keys() - drawn:
+            del entries[gone]
+
     allocator.give_back_large()
     with remember():
         for name in names:
@@ -155,30 +190,16 @@ def make(
             if name in whole and not force and _intact(output, before.values()):
                 report(f"{name}: kept, {len(before)} drawn before")
                 continue
-            drawn: dict[str, Entry] = {}
             try:
                 if why := left_out(name, inputs):
                     report(f"{name} left out: {why}")
                     continue
                 whole.discard(name)
-                free = None if force else set(before)
-
-                def begin(stem, name=name, entries=entries):  # its files may lie there if stopped
-                    entries.setdefault(stem, Entry(stem, name, "", [], 0.0, commit(), "", {}))
-                    record()
-
-                for several in _drawn(name, inputs, output, settings, free, formats, width, begin):
-                    drawn |= {one.name: one for one in several}
-                    entries |= drawn
-                    record()
-                    report(f"{several[0].name}: {several[0].seconds:.1f} s")
+                draw(name, before)
+                whole.add(name)
             except Exception as error:  # whatever it is, the other figures are drawn
                 failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 report(f"{name} failed: {failed[name]}")
-            else:
-                for gone in before.keys() - drawn.keys():
-                    del entries[gone]
-                whole.add(name)
     for name in [name for name, one in entries.items() if not one.files]:  # begun, and failed
         del entries[name]
     if not entries and not failed:
@@ -189,7 +210,7 @@ def make(
         report(f"no figures.tex: LaTeX includes pdf or png, got --format {', '.join(formats)}")
     else:
         captions = {name: entries[name].caption for name in sorted(entries)}
-        text = document(captions, kind, results.inches(width), column)
+        text = document(captions, kind, house.inches(width), column)
         write_text(output / "figures.tex", text)
     return [entry for entry in entries.values() if entry.analysis in names], failed
 
@@ -201,48 +222,6 @@ def _of_figure_set(name: str) -> list[contract.Analysis]:
         for one in contract.of(name)
         if one.figure_set is not None and type(one).measure is not contract.Analysis.measure
     ]
-
-
-def _drawn(
-    name: str,
-    inputs,
-    output: Path,
-    settings: Settings,
-    free: set[str] | None,
-    formats,
-    width,
-    begin: Callable[[str], None],
-) -> Iterator[list[Entry]]:
-    """Measure, draw and write the results of an analysis one by one; yield the entries of each.
-
-    ValueError for a file in the way, unless its name is among those that are `free`.
-    """
-    start, notice = time.perf_counter(), inputs.dataset.notice
-    for stem, result in results_of(name, inputs, settings):
-        if free is not None and stem not in free and (output / f"{stem}.json").exists():
-            raise ValueError(
-                f"{output / stem}.json exists: add --force to overwrite it, or choose another "
-                "--output"
-            )
-        begin(stem)
-        allocator.trim()
-        paths = results.save(
-            output / stem, name, result, formats=formats, width=width, options=settings.recorded,
-            card=inputs.model.card, device=str(inputs.device), command=settings.command,
-            notice=notice,
-        )  # fmt: skip
-        seconds, entries = round(time.perf_counter() - start, 2), []
-        names = results.picture_names(stem, name, result)
-        for part, own in names.items():
-            others = {*names.values(), stem} - {own}
-            files = [path.name for path in paths if path.stem not in others]
-            files += [f"{stem}.json"] if part else []  # the shared numbers
-            text = results.caption(name, result, part, notice=notice, width=width)
-            entries.append(
-                Entry(own, name, text, files, seconds, commit(), part, digests(output, files))
-            )
-        yield entries
-        start = time.perf_counter()
 
 
 def digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
@@ -269,7 +248,7 @@ def _earlier(output: Path, key: dict, force: bool) -> tuple[dict[str, Entry], se
         whole, earlier = set(manifest["whole"]), manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}, set()
-    differ = [name for name in key if earlier.get(name) != key[name]]
+    differ = [name for name in {**key, **earlier} if earlier.get(name) != key.get(name)]
     if not differ or not entries:
         return entries, whole
     if force:

@@ -162,13 +162,16 @@ def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[
 def to_csv(results: Mapping[Path, NamedTuple]) -> str:
     """Return every number of results, curves and maps included, as CSV with a header.
 
-    Of several files the first column has their names, without the ending.
+    Of several files the first column has their names, without the ending; with their folders where
+    two have the same name.
     """
     text, several = io.StringIO(), len(results) > 1
+    alike = len({path.stem for path in results}) < len(results)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("file",) * several + COLUMNS)
     for path, result in results.items():
-        writer.writerows((path.stem,) * several + row for row in records(result))
+        name = str(path.with_suffix("")) if alike else path.stem
+        writer.writerows((name,) * several + row for row in records(result))
     return text.getvalue()
 
 

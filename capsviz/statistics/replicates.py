@@ -37,33 +37,31 @@ def over_runs(
     """
     values: dict[str, Any] = {}
     of_first: list[str] = []
+    rules, measured = rules or {}, {name for name, _, _ in estimates_of(results[0])}
     for name in results[0]._fields:
         parts = [getattr(one, name) for one in results]
         first = values[name] = parts[0]
         if all(_equal(first, one) for one in parts[1:]):
             continue
-        rule: Any = (rules or {}).get(name, _means)
-        if isinstance(rule, Mapping):
+        rule: Any = rules.get(name, _means if name in measured else None)
+        if rule is None:
+            of_first.append(name)
+        elif isinstance(rule, Mapping):
             means = {k: combine([one[k] for one in parts]) for k in first if k not in rule}
             values[name] = first | means
             if kept := [key for key in first if key in rule]:
                 of_first.append(f"{name} ({', '.join(kept)})")
         else:
             try:
-                values[name] = first if rule is None else rule(parts)
+                values[name] = rule(parts)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-            of_first += [name] if rule in (None, _means) and values[name] is first else []
     kind: Any = type(results[0])
     return Combined(kind(**values), of_first)
 
 
-def _means(parts: list) -> Any:
-    """The mean of estimates, or of all in a list or table of them; else the first run's."""
-    inside = parts[0].values() if isinstance(parts[0], dict) else parts[0]
-    inside = inside if isinstance(parts[0], list | dict) else [inside]
-    known = any(isinstance(one, Estimate) for one in inside)
-    return _mapped(parts, _mean_or_first) if known else parts[0]
+def _means(parts: Sequence) -> Any:
+    return _mapped(parts, _mean_or_first)
 
 
 def _mean_or_first(parts: list) -> Any:
@@ -102,26 +100,25 @@ def mean(parts: Sequence) -> Any:
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
 
 
-def within(low: float | None, high: float) -> Callable:
+def within(low: float, high: float) -> Callable:
     """For `over_runs`: the mean of estimates that lie in a range, their differences in its width.
 
     Where a value does not lie there, as a coupling below 0, nothing is cut off. Of tables and lists
     of estimates each; None stays.
     """
-    lowest = -np.inf if low is None else low
 
     def clipped(parts: Sequence) -> Any:
         if any(one is None for one in parts):
             return parts[0]
-        if any((part.value > high).any() or (part.value < lowest).any() for part in parts):
+        if any((part.value > high).any() or (part.value < low).any() for part in parts):
             return combine(parts)
-        return combine(parts, lowest, high)
+        return combine(parts, low, high)
 
     return lambda parts: _mapped(parts, clipped)
 
 
 within_one = within(0, 1)  # of shares and probabilities
-at_most_one = within(None, 1)  # of R², and of what is made of it
+at_most_one = within(-np.inf, 1)  # of R², and of what is made of it
 
 
 def largest(parts: Sequence) -> np.ndarray:

@@ -94,10 +94,10 @@ def test_a_name_that_begins_alike_is_another(tmp_path):
     (tmp_path / "view-2-angle-20.5.json").write_text("{}")
     (tmp_path / "view-2-angle-20.json.old").write_text("{}")
     naming.refuse_existing(tmp_path / "view-2-angle-20", force=False)
-    for kind in ("", "json"):
+    for kinds in ((), ("pdf", "json")):
         with pytest.raises(ValueError, match=r"angle-20\.5\.json exists: .* another --output"):
-            naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kind=kind)
-    naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kind="pdf")
+            naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kinds=kinds)
+    naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kinds=("pdf",))
 
 
 def test_a_folder_is_tried_before_anything_is_computed(run, monkeypatch):

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import shutil
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -137,6 +139,14 @@ def test_what_is_no_number_is_null_wherever_it_stands(value):
 def test_commands_print_json_by_that_writer_alone(package):
     for path in discovery.folder(package).rglob("*.py"):
         assert "json.dumps" not in path.read_text(encoding="utf-8"), path
+
+
+def test_numbers_of_files_of_one_name_have_their_folders(tmp_path):
+    (file, *_) = sorted((discovery.root() / "figures/binding").glob("*.json"))
+    copy = shutil.copy(file, tmp_path)
+    printed = run("redraw", file, copy, "--table", "csv").stdout.splitlines()[1:]
+    named = {line.partition(",")[0] for line in printed}
+    assert named == {str(Path(one).with_suffix("")) for one in (file, copy)}
 
 
 def test_numbers_of_a_folder_are_one_table():

@@ -291,6 +291,12 @@ def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, w
     refused(compare(*words), part)
 
 
+def test_a_table_without_numbers_to_compare_is_written_and_not_drawn(tmp_path):
+    done = fine(compare("mnist", "digits", "--columns", "data, runs", "--output", tmp_path / "x"))
+    assert "nothing is drawn" in done.stderr and "| network | data | runs |" in done.stdout
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".md", ".tex"]
+
+
 def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
     about = json.loads(card(tmp_path, "copies", "a").read_text())
     about["dataset"]["notice"] = "these are copies"

@@ -154,6 +154,15 @@ def test_figures_are_drawn_anew_if_a_plugin_has_changed(figure_set, plugin, tmp_
     assert edited.exit_code == 2 and "(plug-ins differ)" in edited.stderr
 
 
+def test_figures_are_drawn_anew_if_plugins_or_data_are_no_longer_named(figure_set, tmp_path):
+    shutil.copytree(figure_set[0], tmp_path / "copy")
+    manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
+    manifest["key"] |= {"data files": "a1b2c3", "plug-ins": "d4e5f6"}
+    (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest))
+    without = run("--only", "rotate", "--n", 20, "--output", tmp_path / "copy")
+    assert without.exit_code == 2 and "(data files, plug-ins differ)" in without.stderr
+
+
 def test_a_second_set_in_the_same_folder_at_once_is_refused(tmp_path):
     with files.locked(tmp_path):
         second = run("--only", "rotate", "--n", 4, "--output", tmp_path)

@@ -21,7 +21,7 @@ from capsviz import checks, results
 from capsviz.inputs import context
 from capsviz.pictures.prediction import predict
 from capsviz.provenance import provenance
-from capsviz.results import sets
+from capsviz.results import house, sets
 from capsviz.statistics import numbers
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
@@ -284,7 +284,7 @@ def picture(figure: Figure) -> str:
 
     Letters are drawn as paths, because a reader may not have the font.
     """
-    with results.look({"svg.fonttype": "path"}):
+    with house.look({"svg.fonttype": "path"}):
         drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
         content, kind = results.encoded(drawing, "svg", dpi=DPI), "svg+xml"
     if len(content) > LARGEST_SVG:
