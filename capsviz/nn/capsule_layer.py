@@ -86,7 +86,7 @@ class CapsuleLayer(nn.Module):
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
-        self.child_grid, self.grid = tuple(grid), (parents, *places)
+        self.child_grid, self.grid = (types, rows, columns), (parents, *places)
         self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.parent_types = parents
