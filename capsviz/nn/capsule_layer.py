@@ -222,15 +222,13 @@ class CapsuleLayer(nn.Module):
         flat, active = self.norm(poses.flatten(2), active)
         return Parents(flat.view_as(poses).transpose(1, 2), active.transpose(1, 2))
 
-    @property
-    def weighs(self) -> bool:
-        """Return whether votes are multiplied by something else than their couplings."""
-        return self._weights is not None
+    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor | None:
+        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count).
 
-    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count)."""
+        None where votes are multiplied by the couplings themselves.
+        """
         if self._weights is None:
-            return couplings
+            return None
         return self._weights(couplings, of_slots(activations, self.links))
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:

@@ -255,8 +255,8 @@ class ClassPoses(Network):
     ) -> dict[str, Any]:
         """Parts of a trace of a routed layer, its children's activations (B, count) given."""
         parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
-        if capsules.weighs:
-            parts["weights"] = capsules.weights(routed.couplings, children)
+        if (weights := capsules.weights(routed.couplings, children)) is not None:
+            parts["weights"] = weights
         if "evidence" in keep and hasattr(routing.get(self.settings.routing), "evidence"):
             parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
             parts["quantity"] = routing.quantity(capsules.routing_name)
