@@ -170,8 +170,11 @@ class CapsuleLayer(nn.Module):
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
-        links = self.links
-        self.require_children(poses, prod(self.child_grid), prod(self.child_pose))
+        links, count, numbers = self.links, prod(self.child_grid), prod(self.child_pose)
+        if poses.dim() != 3 or tuple(poses.shape[1:]) != (count, numbers):  # einsum would expand
+            raise ValueError(
+                f"expected children (B, {count}, {numbers}), got the shape {tuple(poses.shape)}"
+            )
         seen, weight = of_slots(poses, links), self.matrices()
         if len(self.child_pose) == 1:
             votes = einsum("ijed,b...id->b...ije", weight, seen)
@@ -319,13 +322,6 @@ class CapsuleLayer(nn.Module):
         for hook in self._forward_pre_hooks.values():
             if type(hook).__module__.startswith("torch.nn.utils."):
                 hook(self, ())
-
-    def require_children(self, children: Tensor, count: int, numbers: int) -> None:
-        """Raise ValueError for children that are not (B, count, numbers): einsum would expand."""
-        if children.dim() != 3 or tuple(children.shape[1:]) != (count, numbers):
-            raise ValueError(
-                f"expected children (B, {count}, {numbers}), got the shape {tuple(children.shape)}"
-            )
 
     def require_options(self, names: Iterable[str], learned: Mapping[str, Tensor]) -> None:
         """Raise ValueError for an option that the routing does not have, or learns by itself."""

@@ -18,7 +18,7 @@ from capsviz.nn.computation import channels_last, seeded
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents
 from capsviz.validation import check
 
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}  # need votes
@@ -201,7 +201,12 @@ class ClassPoses(Network):
                 children, active, couplings=couplings, iterations=iterations
             )
             parents = Parents(routed.poses[-1], routed.activations[-1])
-            parts |= self.inside(capsules, votes, routed, active, keep)
+            parts |= {"votes": votes, **routed._asdict(), "lengths": parents.activations}
+            if (weights := capsules.weights(routed.couplings, active)) is not None:
+                parts["weights"] = weights
+            if "evidence" in keep and hasattr(routing.get(capsules.routing_name), "evidence"):
+                parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
+                parts["quantity"] = routing.quantity(capsules.routing_name)
         if capsules.links is not None:
             parts["links"] = capsules.links
         if self.decoder is not None and "reconstruction" in keep:
@@ -213,17 +218,9 @@ class ClassPoses(Network):
         return parts
 
     @property
-    def grids(self) -> list[tuple[int, int, int]]:
-        """(types, rows, columns) of the children of each routed layer.
-
-        Child i = (type * rows + row) * columns + column.
-        """
-        return [layer.child_grid for layer in self.layers]
-
-    @property
     def grid(self) -> tuple[int, int, int]:
-        """That of the children of the classes."""
-        return self.grids[-1]
+        """(types, rows, columns) of the children i = (type * rows + row) * columns + column."""
+        return self.layers[-1].child_grid
 
     def build_decoder(self, numbers: int) -> decoders.Decoder | None:
         """Return the decoder that the settings ask for, of poses of so many numbers."""
@@ -244,23 +241,6 @@ class ClassPoses(Network):
         if self.decoder is None:
             raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
         return self.decoder(poses, classes)
-
-    def inside(
-        self,
-        capsules: CapsuleLayer,
-        votes: Tensor,
-        routed: Routing,
-        children: Tensor,
-        keep: Collection[str],
-    ) -> dict[str, Any]:
-        """Parts of a trace of a routed layer, its children's activations (B, count) given."""
-        parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
-        if (weights := capsules.weights(routed.couplings, children)) is not None:
-            parts["weights"] = weights
-        if "evidence" in keep and hasattr(routing.get(self.settings.routing), "evidence"):
-            parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
-            parts["quantity"] = routing.quantity(capsules.routing_name)
-        return parts
 
     def objective(
         self,

@@ -160,6 +160,11 @@ class MatrixCapsNet(ClassPoses):
         with without_autocast(images.device):
             return self.to_capsules(poses, logits)
 
+    @property
+    def grids(self) -> list[tuple[int, int, int]]:
+        """(types, rows, columns) of the children of each routed layer."""
+        return [layer.child_grid for layer in self.layers]
+
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
         """Rows and columns of the image that votes for a layer's children come from, at a position.
 
