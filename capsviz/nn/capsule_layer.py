@@ -86,7 +86,7 @@ class CapsuleLayer(nn.Module):
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
-        self.child_grid, self.grid = tuple(grid), (parents, *places)
+        self.child_grid, self.grid = (types, rows, columns), (parents, *places)
         self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.parent_types = parents
@@ -170,8 +170,11 @@ class CapsuleLayer(nn.Module):
 
     def votes(self, poses: Tensor) -> Tensor:
         """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
-        links = self.links
-        self.require_children(poses, prod(self.child_grid), prod(self.child_pose))
+        links, count, numbers = self.links, prod(self.child_grid), prod(self.child_pose)
+        if poses.dim() != 3 or tuple(poses.shape[1:]) != (count, numbers):  # einsum would expand
+            raise ValueError(
+                f"expected children (B, {count}, {numbers}), got the shape {tuple(poses.shape)}"
+            )
         seen, weight = of_slots(poses, links), self.matrices()
         if len(self.child_pose) == 1:
             votes = einsum("ijed,b...id->b...ije", weight, seen)
@@ -222,15 +225,13 @@ class CapsuleLayer(nn.Module):
         flat, active = self.norm(poses.flatten(2), active)
         return Parents(flat.view_as(poses).transpose(1, 2), active.transpose(1, 2))
 
-    @property
-    def weighs(self) -> bool:
-        """Return whether votes are multiplied by something else than their couplings."""
-        return self._weights is not None
+    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor | None:
+        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count).
 
-    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count)."""
+        None where votes are multiplied by the couplings themselves.
+        """
         if self._weights is None:
-            return couplings
+            return None
         return self._weights(couplings, of_slots(activations, self.links))
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
@@ -321,13 +322,6 @@ class CapsuleLayer(nn.Module):
         for hook in self._forward_pre_hooks.values():
             if type(hook).__module__.startswith("torch.nn.utils."):
                 hook(self, ())
-
-    def require_children(self, children: Tensor, count: int, numbers: int) -> None:
-        """Raise ValueError for children that are not (B, count, numbers): einsum would expand."""
-        if children.dim() != 3 or tuple(children.shape[1:]) != (count, numbers):
-            raise ValueError(
-                f"expected children (B, {count}, {numbers}), got the shape {tuple(children.shape)}"
-            )
 
     def require_options(self, names: Iterable[str], learned: Mapping[str, Tensor]) -> None:
         """Raise ValueError for an option that the routing does not have, or learns by itself."""

@@ -73,19 +73,14 @@ def kept(constants: Callable) -> Callable:
             return results[key]
         with torch.inference_mode(False):  # which would keep them from training later
             result = constants(*key)
-        if all(map(is_plain, _tensors(result))) and not is_transformed():
+        tensors = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
+        if all(map(is_plain, tensors)) and not is_transformed():
             results[key] = result
         return result
 
     results: dict = {}
     remembered.results = results  # type: ignore[attr-defined]
     return remembered
-
-
-def _tensors(value) -> list[Tensor]:
-    if isinstance(value, tuple):
-        return [tensor for part in value for tensor in _tensors(part)]
-    return [value] if isinstance(value, Tensor) else []
 
 
 def channels_last(images: Tensor) -> Tensor:

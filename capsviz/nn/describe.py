@@ -94,7 +94,7 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
         module.register_forward_hook(partial(note, name))
         if isinstance(module, CapsuleLayer):  # counted by formula: any routing, and none is run
             of_layer = partial(_parents, prod(module.grid), prod(module.pose_shape))
-            module.couple = module.forward = of_layer  # type: ignore[method-assign]
+            module.forward = of_layer  # type: ignore[method-assign]
     with FlopCounterMode(display=False) as counter, torch.no_grad(), literal():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:

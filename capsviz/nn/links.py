@@ -1,12 +1,12 @@
 """Links of parents to the children that they see, as in a convolution, and softmax over them."""
 
 from collections.abc import Callable, Sequence
-from inspect import signature
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from capsviz.discovery import parameters
 from capsviz.nn.computation import CPU, kept
 from capsviz.nn.routing import Parents, Routing, like_logits
 
@@ -112,11 +112,11 @@ def route_places(
     couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list of one for each iteration.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
     """
-    if links is None:
-        return route(votes, couplings=couplings, **options)
-    check_links(votes, links)
-    if "links" in signature(route).parameters:
-        return route(votes, links=links, couplings=couplings, **options)
+    own = {"links": links} if "links" in parameters(route) else {}
+    if links is not None:
+        check_links(votes, links)
+    if links is None or own:
+        return route(votes, couplings=couplings, **own, **options)
     B, Q, I = votes.shape[:3]
     mask, _ = _slots(links)
     votes = votes * mask.view(Q, I, 1, 1)
@@ -146,10 +146,9 @@ def fuse_places(
     Children (B, count, D), matrices (I, J, E, D) of the slots of a position, and `options` of
     `fused`, with `activations` (B, count). None for `links`: all see all, and there is no Q.
     """
-    if links is None:
-        return fused(children, matrices, **options)
-    if "links" in signature(fused).parameters:
-        return fused(children, matrices, links=links, **options)
+    own = {"links": links} if "links" in parameters(fused) else {}
+    if links is None or own:
+        return fused(children, matrices, **own, **options)
     if "activations" in options:
         options["activations"] = of_slots(options["activations"], links).flatten(0, 1)
     slots = of_slots(children, links).flatten(0, 1)

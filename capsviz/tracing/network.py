@@ -218,14 +218,14 @@ def check_layer(model: Any, layer: int, function: Callable) -> None:
     if layer == -1:
         return
     layers = len(abilities(model).grids)
-    if layers > 1 and layer not in range(-layers, layers):
+    if layers == 1 or not takes(function, "layer"):
+        raise ValueError(
+            f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
+        )
+    if layer not in range(-layers, layers):
         raise ValueError(
             f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
             f"got {layer}"
-        )
-    if not takes(function, "layer"):
-        raise ValueError(
-            f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
         )
 
 

@@ -284,7 +284,8 @@ def _differences(traced: dict) -> dict[str, str]:
                 f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
                 f"over parents, expected 1{' (they sum to 1 over children)' * over}"
             )
-        if "logits" in traced and _overwritten(traced["logits"], couplings):
+        logits = traced.get("logits", couplings)
+        if (logits == logits[:1]).all() and not (couplings == couplings[:1]).all():
             found["logits"] = (
                 "logits of all iterations are the same, but couplings are not: they are written "
                 "over (logits += ...) after they were recorded"
@@ -292,11 +293,6 @@ def _differences(traced: dict) -> dict[str, str]:
     if {"votes", "couplings", "poses"} <= set(traced) and (difference := _sums(traced)):
         found["votes"] = difference
     return found
-
-
-def _overwritten(logits: Tensor, couplings: Tensor) -> bool:
-    """Return whether couplings change from one iteration to another, but no logits do."""
-    return bool((logits == logits[:1]).all()) and not bool((couplings == couplings[:1]).all())
 
 
 def _sums(traced: dict) -> str | None:

@@ -30,7 +30,7 @@ VIEWS = frozenset(
 
 
 SUMS = ("sum", "mean", "nansum")
-PRODUCTS = ("matmul", "rmatmul", "einsum", "linear")
+PRODUCTS = ("matmul", "einsum", "linear")
 
 
 class Step(NamedTuple):
@@ -176,8 +176,6 @@ def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor
 
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):
         return label
-    if event.name in ("data", "T", "mT", "H"):
-        return getattr(label, event.name)
     others = event.name in ("stack", "cat", *PRODUCTS)  # made to vary along no axis
 
     def change(leaf):

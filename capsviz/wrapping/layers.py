@@ -101,10 +101,9 @@ def product(event: Event, position: int) -> Product | None:
     if event.name == "mul" and len(sizes) == 2:
         output = letters[:dims]
         return Product(position, tuple(output[dims - n :] for n in sizes), output)
-    if event.name in ("matmul", "rmatmul") and len(sizes) == 2 and min(sizes) >= 2:
+    if event.name == "matmul" and len(sizes) == 2 and min(sizes) >= 2:
         batch, x, y, z = letters[: dims - 2], *letters[dims : dims + 3]
-        ends = [x + y, y + z] if event.name == "matmul" else [y + z, x + y]
-        operands = [batch[dims - n :] + end for n, end in zip(sizes, ends, strict=True)]
+        operands = [batch[dims - n :] + end for n, end in zip(sizes, (x + y, y + z), strict=True)]
         return Product(position, tuple(operands), batch + x + z)
     if event.name == "einsum" and event.args and isinstance(event.args[0], str):
         equation = letters_of(event.args[0], sizes)
@@ -118,8 +117,6 @@ def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] |
     text = equation.replace(" ", "")
     left, arrow, output = text.partition("->")
     operands = left.split(",")
-    if len(operands) != len(sizes):
-        return None
     free = [k for k in string.ascii_uppercase + string.ascii_lowercase if k not in text]
     counts = [n - len(o) + 3 if "..." in o else 0 for o, n in zip(operands, sizes, strict=True)]
     dots = "".join(free[: max(counts)])

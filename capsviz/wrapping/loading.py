@@ -55,11 +55,10 @@ def open_network(
     ------
     ValueError  in one line, for a mistake in file, function, weights or network.
     """
-    path, name = _locate(spec)
-    function = _function(path, name)
+    source = _located(spec)
 
     def build(weights: str | Path | None = None) -> nn.Module:
-        module, card = _built(function, path, name, weights, dataset, device)
+        module, card = _built(*source, weights, dataset, device)
         with on_stderr:
             network: Any = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if weights is None:  # its code brings them: results and decoders of others are not its own
@@ -73,7 +72,7 @@ def open_network(
 
     def anew() -> nn.Module:
         network = build()
-        other, _ = _built(function, path, name, None, dataset, device)
+        other, _ = _built(*source, None, dataset, device)
         pairs = zip(_inner(network).parameters(), _inner(other).parameters(), strict=True)
         if all(torch.equal(*pair) for pair in pairs):
             raise ValueError(
@@ -97,8 +96,7 @@ def open_module(
 
     ValueError in one line, for a mistake in file, function or weights.
     """
-    path, name = _locate(spec)
-    return _built(_function(path, name), path, name, weights, dataset, device)
+    return _built(*_located(spec), weights, dataset, device)
 
 
 def open_function(spec: str, *, arguments: int = 0) -> Callable:
@@ -106,18 +104,8 @@ def open_function(spec: str, *, arguments: int = 0) -> Callable:
 
     ValueError in one line, for a mistake in file or function.
     """
-    return _function(*_locate(spec), arguments)
-
-
-def _locate(spec: str) -> tuple[Path, str]:
-    """Return file and name of "FILE.py:FUNCTION"; ValueError for anything else, or no file."""
-    file, colon, name = str(spec).rpartition(":")
-    path = Path(file)
-    if not colon or not name.isidentifier() or path.suffix != ".py":
-        raise ValueError(f"expected FILE.py:FUNCTION, got '{spec}'")
-    if not path.is_file():
-        raise ValueError(f"there is no file '{path}'")
-    return path.resolve(), name
+    _, _, function = _located(spec, arguments)
+    return function
 
 
 _folders: set[Path] = set()  # of files that were opened
@@ -147,8 +135,17 @@ def _importing(folder: Path) -> Iterator[None]:
             sys.path.append(str(folder))
 
 
-def _function(path: Path, name: str, arguments: int = 0) -> Callable:
-    """Return a function of a file that can be called with this many arguments."""
+def _located(spec: str, arguments: int = 0) -> tuple[Path, str, Callable]:
+    """Return file, name and function of "FILE.py:FUNCTION".
+
+    ValueError for anything else, or a function that cannot be called with this many arguments.
+    """
+    file, colon, name = str(spec).rpartition(":")
+    path = Path(file).resolve()
+    if not colon or not name.isidentifier() or path.suffix != ".py":
+        raise ValueError(f"expected FILE.py:FUNCTION, got '{spec}'")
+    if not path.is_file():
+        raise ValueError(f"there is no file '{file}'")
     with _importing(path.parent):
         module = _import(path)
     function = getattr(module, name, None)
@@ -166,7 +163,7 @@ def _function(path: Path, name: str, arguments: int = 0) -> Callable:
         raise ValueError(
             f"{path}: {name} cannot be called with {arguments or 'no'} arguments: {error}"
         ) from error
-    return function
+    return path, name, function
 
 
 def _import(path: Path) -> ModuleType:
@@ -184,7 +181,7 @@ def _import(path: Path) -> ModuleType:
 
 
 def _built(
-    function: Callable, path: Path, name: str, weights: str | Path | None,
+    path: Path, name: str, function: Callable, weights: str | Path | None,
     dataset: Mapping | None, device: torch.device | str,
 ) -> tuple[nn.Module, dict]:  # fmt: skip
     """Call the function and load the weights; the module, and its card."""

@@ -209,12 +209,8 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
     taps: dict[str, dict[Site, Tap]] = {}
     entries: dict[Site, Entry] = {}
 
-    def tap(part: str, event: Event, read: Callable[[list[Tensor]], Tensor], roles: Roles) -> None:
-        # a tap holds no event: that would keep the tensors of a whole pass
-        target = TARGETS[part]
-        taps.setdefault(part, {})[event.site] = Tap(
-            part, event.site, lambda inputs: arrange(read(inputs), roles, target)
-        )
+    def tap(part: str, event: Event, read: Callable, roles: Roles) -> None:
+        taps.setdefault(part, {})[event.site] = tap_at(part, event, read, roles)
 
     for turn in layer.rounds:
         tap("couplings", turn.entry, turn.entry_product.weights, turn.entry_roles)
@@ -231,14 +227,16 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
     return {part: tuple(own.values()) for part, own in taps.items()}, tuple(entries.values())
 
 
+def tap_at(part: str, event: Event, read: Callable, roles: Roles, after: bool = False) -> Tap:
+    """Return a tap for a tensor of these axes that `read` makes of the inputs of an event."""
+    target = TARGETS[part]  # a tap holds no event: that would keep the tensors of a whole pass
+    return Tap(part, event.site, lambda values: arrange(read(values), roles, target), after)
+
+
 def tap_of_place(part: str, place: Place) -> Tap:
     """Return a tap for a tensor whose axes are known."""
-    number, roles, target = max(place.position, 0), place.roles, TARGETS[part]
-
-    def read(values: list[Tensor]) -> Tensor:
-        return arrange(values[number], roles, target)
-
-    return Tap(part, place.event.site, read, after=place.position < 0)
+    number = itemgetter(max(place.position, 0))
+    return tap_at(part, place.event, number, place.roles, after=place.position < 0)
 
 
 class TapPass(Pass):

@@ -1,7 +1,7 @@
 """What networks share: settings that are checked, what training minimises, parts of a trace."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -13,13 +13,15 @@ from torch.nn.functional import cross_entropy, one_hot
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer, by_round
+from capsviz.nn.children import Capsules
 from capsviz.nn.computation import channels_last, seeded
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
-from capsviz.nn.routing import Routing
+from capsviz.nn.routing import Parents
 from capsviz.validation import check
 
+INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}  # need votes
 CONFIG, WEIGHTS = "config.json", "model.safetensors"  # as Hugging Face's hub has them
 
 
@@ -134,9 +136,91 @@ def _downloaded(name: str, options: dict) -> Path:
 
 
 class ClassPoses(Network):
-    """A network whose classes have poses, and a `decoder` of them, which may be None."""
+    """Routed layers, the last of classes with poses, and a `decoder` of these, which may be None.
 
+    A network with one layer offers it as `capsules`, too.
+    """
+
+    layers: Sequence[CapsuleLayer]
     decoder: decoders.Decoder | None
+
+    def encode(self, images: Tensor) -> Capsules:
+        """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Output:
+        """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
+        primary, active = self.encode(images)
+        poses, activations = self.from_children(primary, active, layer=0)
+        return Output(activations, poses, primary)
+
+    def from_children(
+        self,
+        children: Tensor,
+        activations: Tensor | None = None,
+        *,
+        layer: int = -1,
+        couplings=None,
+    ) -> Parents:
+        """The classes, of children (B, I, D) of a layer that need not be those of an image.
+
+        Couplings are put in, in that layer alone.
+        """
+        first = range(len(self.layers))[layer]
+        parents = self.layers[first](children, activations, couplings)
+        for above in self.layers[first + 1 :]:
+            parents = above(*parents)
+        return parents
+
+    def look(
+        self,
+        images: Tensor,
+        *,
+        keep: Collection[str],
+        layer: int = -1,
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> dict[str, Any]:
+        """One forward pass for `capsviz.tracing`, which shows one routed layer.
+
+        Couplings are put in, and iterations changed, in that layer alone; votes are made only for
+        parts that need them.
+        """
+        number = range(len(self.layers))[layer]
+        capsules = self.layers[number]
+        children, active = self.encode(images)
+        for below in self.layers[:number]:
+            children, active = below(children, active)
+        active = functional.lengths(children) if active is None else active
+        parts: dict[str, Any] = {"primary": children, "child_activations": active}
+        if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
+            parents = capsules.couple(children, active)
+            parts["lengths"] = parents.activations
+        else:
+            votes, routed = capsules.route(
+                children, active, couplings=couplings, iterations=iterations
+            )
+            parents = Parents(routed.poses[-1], routed.activations[-1])
+            parts |= {"votes": votes, **routed._asdict(), "lengths": parents.activations}
+            if (weights := capsules.weights(routed.couplings, active)) is not None:
+                parts["weights"] = weights
+            if "evidence" in keep and hasattr(routing.get(capsules.routing_name), "evidence"):
+                parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
+                parts["quantity"] = routing.quantity(capsules.routing_name)
+        if capsules.links is not None:
+            parts["links"] = capsules.links
+        if self.decoder is not None and "reconstruction" in keep:
+            parents = capsules.by_type(*parents)
+            if capsules is not self.layers[-1]:
+                parents = self.from_children(*parents, layer=number + 1)
+            classes = functional.predict(parents.activations)
+            parts["reconstruction"] = self.decode(parents.poses, classes)
+        return parts
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """(types, rows, columns) of the children i = (type * rows + row) * columns + column."""
+        return self.layers[-1].child_grid
 
     def build_decoder(self, numbers: int) -> decoders.Decoder | None:
         """Return the decoder that the settings ask for, of poses of so many numbers."""
@@ -157,23 +241,6 @@ class ClassPoses(Network):
         if self.decoder is None:
             raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
         return self.decoder(poses, classes)
-
-    def inside(
-        self,
-        capsules: CapsuleLayer,
-        votes: Tensor,
-        routed: Routing,
-        children: Tensor,
-        keep: Collection[str],
-    ) -> dict[str, Any]:
-        """Parts of a trace of a routed layer, its children's activations (B, count) given."""
-        parts = {"votes": votes, **routed._asdict(), "lengths": routed.activations[-1]}
-        if capsules.weighs:
-            parts["weights"] = capsules.weights(routed.couplings, children)
-        if "evidence" in keep and hasattr(routing.get(self.settings.routing), "evidence"):
-            parts["evidence"] = by_round(capsules.evidence, votes, routed, children)
-            parts["quantity"] = routing.quantity(capsules.routing_name)
-        return parts
 
     def objective(
         self,

@@ -7,10 +7,9 @@ Two presets, because paper and code differ:
              averaged over classes, which makes the reconstruction weigh 20 times more.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +22,9 @@ from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import Convolution
 from capsviz.nn.images import require_shape
-from capsviz.nn.models import Output
 from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
-from capsviz.nn.routing import Parents, em
+from capsviz.nn.routing import em
 from capsviz.validation import Above, Positive, Sizes, Weight
-
-# Parts of a trace that need its votes
-INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
 
 KERNEL = 9  # pixels, of both convolutions
 PRESETS = ("paper", "authors")
@@ -210,49 +205,10 @@ class CapsNet(ClassPoses):
             logits = None if logits is None else logits.to(exact)
             return self.to_capsules(features, logits)
 
-    def forward(self, images: Tensor) -> Output:
-        """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
-        primary, active = self.encode(images)
-        poses, activations = self.from_children(primary, active)
-        return Output(activations, poses, primary)
-
-    def from_children(
-        self, children: Tensor, activations: Tensor | None = None, *, couplings=None
-    ) -> Parents:
-        """The classes, of children (B, I, D) that need not be those of an image."""
-        return self.capsules.couple(children, activations, couplings)
-
-    def look(
-        self,
-        images: Tensor,
-        *,
-        keep: Collection[str],
-        couplings: Tensor | None = None,
-        iterations: int | None = None,
-    ) -> dict[str, Any]:
-        """One forward pass for `capsviz.tracing`; votes only where asked for."""
-        primary, active = self.encode(images)
-        parts: dict[str, Any] = {
-            "primary": primary,
-            "child_activations": functional.lengths(primary) if active is None else active,
-        }
-        if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
-            poses, parts["lengths"] = self.capsules.couple(primary, active)
-        else:
-            votes, routed = self.capsules.route(
-                primary, activations=active, couplings=couplings, iterations=iterations
-            )
-            children, poses = parts["child_activations"], routed.poses[-1]
-            parts |= self.inside(self.capsules, votes, routed, children, keep)
-        if self.decoder is not None and "reconstruction" in keep:
-            classes = functional.predict(parts["lengths"])
-            parts["reconstruction"] = self.decode(poses, classes)
-        return parts
-
     @property
-    def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns): capsule i = (type * rows + row) * columns + column."""
-        return self.settings.grid
+    def layers(self) -> tuple[CapsuleLayer]:  # type: ignore[override]
+        """The one routed layer."""
+        return (self.capsules,)
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
         """Rows and columns of the image that the primary capsules of one position can see."""

@@ -11,7 +11,7 @@ its limit is J/I, parents' types by children, of each layer. Another routing may
 asks for batch norm of parents, each layer has one.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -25,9 +25,7 @@ from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.images import require_shape
-from capsviz.nn.models import Output
 from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
-from capsviz.nn.routing import Parents
 from capsviz.validation import Above, Positive, Sizes, Weight
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
@@ -106,7 +104,6 @@ class MatrixCapsNet(ClassPoses):
 
     settings: Config
     pose_shape: tuple[int, int]
-    layers: Sequence[CapsuleLayer]  # an nn.ModuleList
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__()
@@ -163,70 +160,10 @@ class MatrixCapsNet(ClassPoses):
         with without_autocast(images.device):
             return self.to_capsules(poses, logits)
 
-    def forward(self, images: Tensor) -> Output:
-        """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
-        primary, active = self.encode(images)
-        poses, activations = self.from_children(primary, active, layer=0)
-        return Output(activations, poses, primary)
-
-    def from_children(
-        self,
-        children: Tensor,
-        activations: Tensor | None = None,
-        *,
-        layer: int = -1,
-        couplings=None,
-    ) -> Parents:
-        """The classes, of children (B, count, 16) of a layer that need not be those of an image.
-
-        Couplings are put in, in that layer alone.
-        """
-        first = range(len(self.layers))[layer]
-        parents = self.layers[first](children, activations, couplings)
-        for n in range(first + 1, len(self.layers)):
-            parents = self.layers[n](*parents)
-        return parents
-
-    def look(
-        self,
-        images: Tensor,
-        *,
-        keep: Collection[str],
-        layer: int = -1,
-        couplings: Tensor | None = None,
-        iterations: int | None = None,
-    ) -> dict[str, Any]:
-        """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
-
-        Couplings are put in, and iterations changed, in that layer alone.
-        """
-        number = range(len(self.layers))[layer]
-        capsules = self.layers[number]
-        poses, active = self.encode(images)
-        for n in range(number):
-            poses, active = self.layers[n](poses, active)
-        active = functional.lengths(poses) if active is None else active
-        votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
-        parts: dict[str, Any] = {"primary": poses, "child_activations": active}
-        parts |= self.inside(capsules, votes, routed, active, keep)
-        if capsules.links is not None:
-            parts["links"] = capsules.links
-        if self.decoder is not None and "reconstruction" in keep:
-            poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
-            if number + 1 < len(self.layers):
-                poses, active = self.from_children(poses, active, layer=number + 1)
-            parts["reconstruction"] = self.decode(poses, functional.predict(active))
-        return parts
-
     @property
     def grids(self) -> list[tuple[int, int, int]]:
         """(types, rows, columns) of the children of each routed layer."""
-        return self.settings.grids
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """That of the children of the classes."""
-        return self.grids[-1]
+        return [layer.child_grid for layer in self.layers]
 
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
         """Rows and columns of the image that votes for a layer's children come from, at a position.

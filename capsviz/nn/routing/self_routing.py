@@ -89,8 +89,9 @@ def fused(
     u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
     active = _check(activations, children, weight, bias, J).to(u).T
-    mass, first = _Chosen.apply(u, matrices, classified(u, weight, bias, J), active)
-    poses = per_mass(first, mass[:, None])
+    weights = classified(u, weight, bias, J).softmax(1) * active[:, None]
+    mass = weights.sum(0)
+    poses = per_mass(_Sum.apply(u, matrices, weights), mass[:, None])
     return Parents(poses.permute(2, 0, 1), per_mass(mass, active.sum(0)).T)
 
 
@@ -113,56 +114,50 @@ def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: 
     return logits if bias is None else logits + bias.to(logits)[..., None]
 
 
-class _Chosen(torch.autograd.Function):
-    """Mass Σ_i a_i c_ij (j, b) and sum of votes Σ_i a_i c_ij û_ij (j, e, b) of each parent.
+class _Sum(torch.autograd.Function):
+    """Sum of the votes Σ_i w_ij û_ij (j, e, b) by weights w that do not depend on them.
 
-    Axes of u, W, logits and a are (i, d, b), (i, j, e, d), (i, j, b), (i, b): the batch last.
+    Axes of u, W and w are (i, d, b), (i, j, e, d), (i, j, b): the batch last.
     """
 
     @staticmethod
-    def forward(ctx, u, weight, logits, a):
-        I, J, E, D = weight.shape
-        couplings = logits.softmax(1)
-        mass, first = u.new_zeros(J, u.shape[2]), u.new_zeros(J, E, u.shape[2])
+    def forward(ctx, u, matrices, weights):
+        I, J, E, D = matrices.shape
+        total = u.new_zeros(J, E, u.shape[2])
         pieces = in_blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
         for block, heavy in spaces(pieces, 1, u, J * D * u.shape[2]):
-            part = (couplings[block] * a[block, None]).transpose(0, 1).contiguous()  # (j, n, b)
-            mass += part.sum(1)
             heavy = heavy.view(J, len(heavy), D, u.shape[2])
+            part = weights[block].transpose(0, 1).contiguous()  # (j, n, b)
             torch.mul(part[:, :, None], u[block], out=heavy)
-            first.baddbmm_(weight[block].permute(1, 2, 0, 3).flatten(2), heavy.flatten(1, 2))
-        ctx.save_for_backward(u, weight, logits, a, couplings)
-        return mass, first
+            total.baddbmm_(matrices[block].permute(1, 2, 0, 3).flatten(2), heavy.flatten(1, 2))
+        ctx.save_for_backward(u, matrices, weights)
+        return total
 
     @staticmethod
     def backward(ctx, *grads):
         saved = ctx.saved_tensors
         fast = partial(_gradients, *saved, *grads)
-        return tuple(gradients_of(_literally, fast, saved[:4], ctx.needs_input_grad, grads))
+        return tuple(gradients_of(_literally, fast, saved, ctx.needs_input_grad, grads))
 
 
-def _gradients(u, weight, logits, a, couplings, dmass, dfirst) -> tuple[Tensor, ...]:
-    """Return the gradients of u, W, the logits and a; that of a coupling needs its vote again."""
-    I, J, E, D = weight.shape
-    w = weight.reshape(I, J * E, D)
-    du, da, dlogits = torch.empty_like(u), torch.empty_like(a), torch.empty_like(couplings)
+def _gradients(u, matrices, weights, dtotal) -> tuple[Tensor, ...]:
+    """Return the gradients of u, W and w; that of w needs the votes again."""
+    I, J, E, D = matrices.shape
+    w = matrices.reshape(I, J * E, D)
+    du, dweights = torch.empty_like(u), torch.empty_like(weights)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
     pieces = in_blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
     for block, votes in spaces(pieces, 1, u, J, E, u.shape[2]):
         torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
-        gain = votes.mul_(dfirst).sum(2).add_(dmass)  # of each unit of mass
-        da[block] = mean = (couplings[block] * gain).sum(1)
-        part = couplings[block] * a[block, None]
-        dlogits[block] = part * (gain - mean[:, None])
-        dvotes = torch.mul(part[:, :, None], dfirst, out=votes).flatten(1, 2)
+        dweights[block] = votes.mul_(dtotal).sum(2)
+        dvotes = torch.mul(weights[block][:, :, None], dtotal, out=votes).flatten(1, 2)
         torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
         torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
-    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dlogits, da
+    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dweights
 
 
-def _literally(u, weight, logits, a) -> tuple[Tensor, Tensor]:
-    part = logits.softmax(1) * a[:, None]
-    return part.sum(0), einsum("ijed,idb,ijb->jeb", weight, u, part)
+def _literally(u, matrices, weights) -> tuple[Tensor]:
+    return (einsum("ijed,idb,ijb->jeb", matrices, u, weights),)
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
