@@ -3,7 +3,7 @@
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,11 +43,16 @@ class Networks:
     dataset: data.Dataset  # test images to choose from
     names: tuple[str, str]  # that both are chosen by
     limits: Limits | None = None  # beyond which an image is unlike the training data
+    data_dir: str | Path | None = None  # where the data set lies, and what it was loaded with
+    options: dict = field(default_factory=dict, repr=False)
 
     @property
     def inputs(self) -> Inputs:
         """The first network with the test images, as an analysis takes them."""
-        return Inputs(self.model, self.dataset, self.names[0], alias=self.names[0])
+        name = self.names[0]
+        return Inputs(
+            self.model, self.dataset, name, data_dir=self.data_dir, alias=name, options=self.options
+        )
 
     @property
     def frame(self) -> pictures.Frame:
@@ -75,8 +80,10 @@ class Choice:
     All visitors share it. The page begins with the networks named `first` and `beside`.
     """
 
-    def __init__(self, part: data.Dataset, notice: str | None, device):
-        self.dataset, self.notice, self.device = part, notice, device
+    def __init__(self, inputs: Inputs):
+        self.dataset, self.notice = inputs.dataset.single(), inputs.notice
+        self.device = inputs.device
+        self._places = {"data_dir": inputs.data_dir, "options": inputs.options}
         self.first = self.beside = ""
         self.capsule_names: list[str] = []  # of those with capsules
         self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network
@@ -132,7 +139,9 @@ class Choice:
             if names not in self._pairs:
                 model, other = map(self._open, names)
                 limits = self._limits(model)[0]
-                self._pairs[names] = Networks(model, other, self.dataset, names, limits)
+                self._pairs[names] = Networks(
+                    model, other, self.dataset, names, limits, **self._places
+                )
             return self._pairs[names]
 
     def _open(self, name: str):
@@ -182,7 +191,7 @@ def open_choice(
             f"'{checkpoint}' has no capsules to explore: expected a capsule network, and the other "
             "one by --compare"
         )
-    choice = Choice(inputs.dataset.single(), inputs.notice, inputs.device)
+    choice = Choice(inputs)
     opened = [(inputs.model, checkpoint or inputs.name)]
     if compare is not None:
         opened.append((checkpoints.load(compare, device=inputs.device), compare))

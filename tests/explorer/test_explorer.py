@@ -413,6 +413,19 @@ def test_user_defined_networks_come_first_and_may_be_two_and_take_options_alone(
         choices.open_choice("digits", dataset="digits")
 
 
+def test_figures_of_own_data_find_the_other_splits_where_the_data_are(tmp_path):
+    pixels, labels = np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10
+    pixels[:, 5:9] = np.arange(40)[:, None, None]
+    splits = {f"{split}_images": pixels for split in ("train", "val", "test")}
+    splits |= {f"{split}_labels": labels for split in ("train", "val", "test")}
+    np.savez(tmp_path / "x.npz", **splits)
+    opened = choices.open_choice(
+        network=(f"{gray.__file__}:build",), dataset="npz", data_dir=tmp_path / "x.npz"
+    )
+    pair = opened.pair(opened.first, opened.first)
+    assert torch.equal(pair.inputs.load("train").images, torch.from_numpy(pixels)[:, None])
+
+
 @pytest.fixture(scope="module")
 def page():
     """A page of the embedded digits that nobody serves."""
