@@ -11,6 +11,7 @@ from helpers.fixtures import build_tiny
 
 import capsviz
 from capsviz import analysis, checks, data, discovery, results
+from capsviz.cli.analysis import command_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import needs
 from capsviz.training.recipe import Recipe
@@ -135,7 +136,8 @@ LACKING = [  # kind, what is in its file, what uses it, and what is said
      "must be 0 to 1, got 0 to 2"),
     ("analyses", SILENT + "pass", analysed, "`Result` of Silent in .* is no NamedTuple"),
     ("analyses", SILENT + "Result = dict", analysed, "`Result` of Silent in .* is no NamedTuple"),
-    ("analyses", MEASURED.replace("measure", "mesure"), analysed, "Loud in .* has no `measure`"),
+    ("analyses", MEASURED.replace("measure", "mesure"), partial(command_of, "lacking"),
+     "Loud of 'lacking' has no `measure`"),
     ("analyses", MEASURED + "    panels = {'a': print}", analysed,
      r"panel 'a' of Loud is no Panel: write Panel\(draw\)"),
     ("decoders", "def layers(inputs, image_shape): pass", DECODED,

@@ -6,7 +6,6 @@ The table of `corrupt`: a row for each corruption, a column for each network.
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.corrupt import RATIOS
 from capsviz.analysis import Panel
 from capsviz.results.panels import by_rows, dots, kind, name_rows, room
 from capsviz.statistics.estimate import Estimate
@@ -91,7 +90,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
     """Header, rows and caption; errors and ratios in percent, with their intervals."""
     each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
-    ratios = () if result.unsaid else RATIOS
+    ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
     each |= {result.titles[field]: getattr(result, field) for field in ratios}
     rows = [[name, *map(_cell, 100 * estimate)] for name, estimate in each.items()]
     how = ": Wilson's for errors" + ", of resampled images for ratios" * bool(ratios)

@@ -309,15 +309,21 @@ class Loss:
     def ignored(self) -> str | None:
         """Return what changes nothing in the loss: other labels, or the lengths of one image."""
         generator = torch.Generator().manual_seed(0)  # all different, and beyond both margins
-        lengths = 0.15 + 0.7 * torch.rand(IMAGES, self.caller.classes, generator=generator)
-        lengths = lengths.to(self.images)
-        own = self._with(self._replaceable, lengths)
-        others = self.labels.roll(1)
-        if self.caller.classes > 1 and self._with(self._replaceable, lengths, others) == own:
+        mixed = 0.15 + 0.7 * torch.rand(IMAGES, self.caller.classes, generator=generator)
+        starts = self._lengths(0.95, 0.05), mixed.to(self.images)
+
+        def moves(change: Callable[[Tensor], Tensor], labels: Tensor | None = None) -> bool:
+            cost = partial(self._with, self._replaceable)
+            return any(cost(change(one), labels) != cost(one) for one in starts)
+
+        def inverted(lengths: Tensor, image: int) -> Tensor:
+            chosen = torch.arange(IMAGES, device=lengths.device)[:, None] == image
+            return torch.where(chosen, 1 - lengths, lengths)
+
+        if self.caller.classes > 1 and not moves(torch.clone, self.labels.roll(1)):
             return "other labels"
         for k in range(IMAGES):
-            wrong = torch.cat((lengths[:k], 1 - lengths[k : k + 1], lengths[k + 1 :]))
-            if self._with(self._replaceable, wrong) == own:
+            if not moves(partial(inverted, image=k)):
                 return f"other lengths of image {k + 1} of {IMAGES}"
         return None
 

@@ -25,6 +25,9 @@ RANGES: dict[type, Any] = {int: click.IntRange, float: click.FloatRange}
 def command_of(name: str) -> click.Command:
     """Return the command of the analyses that a module of `analyses/` holds."""
     analyses = contract.of(name)
+    for one in analyses:
+        if type(one).measure is Analysis.measure:
+            raise ValueError(f"{type(one).__name__} of '{name}' has no `measure`")
     takes = {given for one in analyses for given in one.given}
 
     def explained(context, option, value):

@@ -83,7 +83,7 @@ class Choice:
     def __init__(self, inputs: Inputs):
         self.dataset, self.notice = inputs.dataset.single(), inputs.notice
         self.device = inputs.device
-        self._places = {"data_dir": inputs.data_dir, "options": inputs.options}
+        self._places: dict[str, Any] = {"data_dir": inputs.data_dir, "options": inputs.options}
         self.first = self.beside = ""
         self.capsule_names: list[str] = []  # of those with capsules
         self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network

@@ -45,7 +45,7 @@ def test_angles_are_those_of_pixels_where_images_are_not_square(strength, uprigh
         else:
             image[..., middle, 50:71] = 1
         one, draws = Augmentation(**strength), torch.Generator().manual_seed(1)
-        moved = one.apply(image, one.draw(1, (1, height, 121), generator=draws))
+        moved, _ = one.apply(image, one.draw(1, (1, height, 121), generator=draws))
         spread = torch.cov(torch.stack(torch.nonzero(moved[0, 0] > 0.3).double().unbind(1)))
         return float(torch.rad2deg(torch.atan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]) / 2))
 

@@ -150,6 +150,11 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
         ) from error
 
 
+def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
+    """Return what replaces the couplings of an iteration, from 0; None if nothing does."""
+    return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
+
+
 def iterate(
     votes: Tensor,
     iterations: int,
@@ -172,8 +177,8 @@ def iterate(
     """
     current = torch.zeros_like(votes[..., 0])
     history = []
-    each = [couplings] * iterations if isinstance(couplings, Tensor | None) else couplings
-    for iteration, replaced in zip(range(iterations), each, strict=True):
+    for iteration in range(iterations):
+        replaced = of_round(couplings, iteration)
         coupling = shares(current) if replaced is None else like_logits(replaced, current)
         outcome, state = parents(coupling, iteration)
         history.append((current, coupling, *outcome))
