@@ -154,6 +154,17 @@ def test_a_softmax_by_hand_that_cannot_overflow_is_none_of_the_mistakes():
     assert verdict.status == "PASS" and "by hand" in verdict.message
 
 
+def test_constants_that_a_module_holds_are_no_weights():
+    class Constant(planted.Correct):
+        def capsules(self, features):
+            return super().capsules(features) * self.scale * self.mask
+
+    network = Constant()
+    network.scale, network.mask = torch.tensor([0.5]), (torch.arange(24.0) % 2 + 0.5)[:, None]
+    report = examined(network, only="unregistered_weights")
+    assert report.verdict("unregistered_weights").status == "PASS", report.text()
+
+
 def test_test_images_are_read_twice_whatever_a_function_returns():
     def drawn(kind):
         return kind([image for image, _ in planted.Moved()])

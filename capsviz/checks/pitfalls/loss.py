@@ -28,6 +28,7 @@ IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
 WEIGHING = (*PRODUCTS, *MIXING, "mul")  # what multiplies by weights
+FEW = 16  # numbers, at most, are taken for constants
 PYTORCHS = frozenset(vars(nn.Module()))  # attributes
 ALIKE = 0.5  # what a pose of the same length changes in a reconstruction
 
@@ -352,8 +353,8 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
 def unregistered_weights(candidate: Candidate) -> Judgement:
     """Find tensors that a pass multiplies by, and that are neither parameters nor buffers.
 
-    Those that ask for a gradient are meant as weights. Others, which modules hold, may be constants
-    if numbers in them are repeated.
+    Those that ask for a gradient are meant as weights. Others, which modules hold, are taken for
+    constants if they are few or half of them are repeated.
     """
     network, flow = candidate.network, candidate.caller.recorded.flow
     known = {memory(one) for one in (*network.parameters(), *network.buffers())}
@@ -363,7 +364,7 @@ def unregistered_weights(candidate: Candidate) -> Judgement:
     for event, sources in zip(flow.events, flow.sources, strict=True):
         for k, (given, source) in enumerate(zip(event.inputs, sources, strict=True)):
             one = held.get(flow.base(event, k)) if event.name in WEIGHING else None
-            if one is not None and one.unique().numel() <= one.numel() / 2:
+            if one is not None and one.unique().numel() <= max(FEW, one.numel() / 2):
                 one = None
             if source is None and given.requires_grad:
                 one = given
