@@ -41,7 +41,9 @@ def described(network, trace: capsviz.Trace) -> str:
     R, _, I, J = trace.couplings.shape
     grid = " × ".join(map(str, network.grid)) if network.grid else f"{I:,}"
     places = "" if network.grid else " without positions"
-    words = [f"{grid} capsules{places} below {J}", f"{R} iteration{'s' * (R > 1)}"]
+    shown = f"{R} iteration{'s' * (R > 1)}"
+    shown = "the last iteration alone" if network.inferred.last_alone else shown
+    words = [f"{grid} capsules{places} below {J}", shown]
     return ", ".join(words + ["decoder"] * (network.decoder is not None))
 
 

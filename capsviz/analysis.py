@@ -244,8 +244,7 @@ class Analysis:
         """Return some panels of a result, or those of a figure; ValueError for one it has not."""
         every, names = self.all_panels, [panel] if isinstance(panel, str) else list(panel)
         for name in names:
-            if name not in every:
-                raise ValueError(discovery.unknown("panel", name, list(every)))
+            discovery.require_known("panel", name, every)
             if not every[name].of(result):
                 raise ValueError(f"this result has no panel '{name}': see --panel list")
         of_part = (n for n, one in every.items() if one.figure == part and one.of(result))

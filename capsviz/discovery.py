@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent
@@ -224,6 +224,13 @@ def unknown(what: str, name: str, known: list[str], *, plugins: bool = False) ->
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     where = f"; plug-ins are found where ${PLUGINS} says" * plugins
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}{where}"
+
+
+def require_known(what: str, name: Any, known: Iterable[str]) -> None:
+    """Raise ValueError, as `unknown` words it, for anything but one of the known names."""
+    names = list(known)
+    if not isinstance(name, str) or name not in names:
+        raise ValueError(unknown(what, str(name), names))
 
 
 def some(names: Iterable[str], most: int = 10) -> str:

@@ -27,8 +27,7 @@ def check(make, networks, seeds: int, picture) -> None:
     if seeds < 1:
         raise ValueError(f"expected at least 1 seed, got {seeds}")
     for name in networks:
-        if name not in experiment.NETWORKS:
-            raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
+        discovery.require_known("network", name, experiment.NETWORKS)
 
 
 def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> None:

@@ -139,12 +139,11 @@ class Attack(Analysis):
         )
 
     def check(self, *, only, eps, norm, queries, **_) -> None:
-        from capsviz.discovery import unknown
+        from capsviz.discovery import require_known
         from capsviz.experiments import attacks
 
         for name in only:
-            if name not in ATTACKS:
-                raise ValueError(unknown("attack", name, list(ATTACKS)))
+            require_known("attack", name, ATTACKS)
         if "square" not in (only or ATTACKS) and queries != 500:
             raise ValueError("--queries is for Square: drop it, or add --only square")
         if eps:

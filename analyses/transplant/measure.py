@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 from capsviz.experiments.attacks import frozen
 from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, compare_shares, draw_resamples
@@ -358,8 +358,7 @@ def check(model, images: Tensor, of: str, layer: int | None) -> int:
 
     One image is traced for it at most.
     """
-    if of not in OF:
-        raise ValueError(unknown("part of a network", of, list(OF)))
+    require_known("part of a network", of, OF)
     check_look(model, -1 if layer is None else layer, None)
     number = below_classes(model, layer)
     if of != COUPLINGS or number is not None:

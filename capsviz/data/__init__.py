@@ -268,8 +268,7 @@ def load(
     check_options(name, options)
     validation.check(f"download of the data set '{name}'", download, bool)
     splits = getattr(module_of(name), "SPLITS", SPLITS)
-    if split not in splits:
-        raise ValueError(discovery.unknown("split", split, list(splits)))
+    discovery.require_known("split", split, splits)
     loader, allowed = loader_of(name), {}
     if "download" in discovery.parameters(loader):
         allowed["download"] = download

@@ -9,7 +9,7 @@ import numpy as np
 
 from capsviz.data import mnist, search_path
 from capsviz.data._files import intact, missing, split_of
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 
 FOLDER = "mnist_c"
 
@@ -21,8 +21,7 @@ def load(split, root=None, *, corruption="identity"):
     if not places:
         where = "https://github.com/google-research/mnist-c"
         raise missing("MNIST-C", folders, f"unpack mnist_c.zip of {where} there")
-    if corruption not in places:
-        raise ValueError(unknown("corruption in MNIST-C", corruption, sorted(places)))
+    require_known("corruption in MNIST-C", corruption, sorted(places))
     part, arrays = "test" if split == "test" else "train", []
     for what in ("images", "labels"):
         with intact(path := places[corruption] / f"{part}_{what}.npy"):

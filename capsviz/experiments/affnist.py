@@ -93,8 +93,7 @@ class _Reached(Exception):  # noqa: N818 - not an error: it ends the training lo
 
 def recipe(network: str, seed: int, plan: Plan) -> Recipe:
     """Return the recipe of a network; ValueError for an unknown one."""
-    if network not in NETWORKS:
-        raise ValueError(discovery.unknown("network", network, list(NETWORKS)))
+    discovery.require_known("network", network, NETWORKS)
     model, options = NETWORKS[network]
     return Recipe(
         pad_px=affnist_like.PAD_PX, shift_px=SHIFT_PX, model=model, options=options, seed=seed,

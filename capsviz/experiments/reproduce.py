@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from capsviz import data
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 from capsviz.experiments import reproductions
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.files import write_text
@@ -124,8 +124,7 @@ def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[t
     plan, cells = _with_epochs(plan, table), get(table).cells()
     known = [cell.run for cell in cells]
     for name in rows:
-        if name not in known:
-            raise ValueError(unknown("row", name, known))
+        require_known("row", name, known)
     cells = [cell for cell in cells if not rows or cell.run in rows]
     return [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
 

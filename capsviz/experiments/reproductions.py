@@ -73,8 +73,7 @@ def get(name: str) -> Table:
     """Return a table; ValueError for an unknown name."""
     if name in TABLES:
         return TABLES[name]
-    if name not in available():
-        raise ValueError(discovery.unknown("table", name, available()))
+    discovery.require_known("table", name, available())
     module = discovery.load(PLUGINS, name, what="table")
     epochs, apart = getattr(module, "EPOCHS", EPOCHS), getattr(module, "APART", False)
     return Table(inspect.getdoc(module) or "", module.LABELS, module.cells, epochs, apart)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.discovery import parameters, unknown
+from capsviz.discovery import parameters, require_known
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import CPU, is_literal, kept, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
@@ -372,8 +372,7 @@ def initial_matrices(
     transform: str, children: int, types: int, size: tuple[int, int, int], std: float | None
 ) -> nn.Parameter:
     """Draw matrices (M, J, E, D), one for each child that has its own; ValueError for none."""
-    if transform not in TRANSFORMS:
-        raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
+    require_known("transform", transform, TRANSFORMS)
     count = {"own": children, "type": types, "shared": 1}[transform]
     std = initial_std(transform, children) if std is None else std
     return nn.Parameter(torch.randn(count, *size) * std)

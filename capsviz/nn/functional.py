@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 
 Objective = Literal["margin", "spread", "cross_entropy"]  # the file of a routing names its own
 OBJECTIVES = get_args(Objective)
@@ -144,8 +144,7 @@ def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, *
 
     ValueError for another name.
     """
-    if name not in OBJECTIVES:
-        raise ValueError(unknown("objective", name, [*OBJECTIVES]))
+    require_known("objective", name, OBJECTIVES)
     if name == "margin":
         return margin_loss(activations, labels, **margin)
     if name == "spread":
@@ -171,8 +170,7 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor, metric: str = "l
     differences; a decoder without batch norm can stay at the median, which is black in digits.
     ValueError for unequal shapes, or another metric.
     """
-    if metric not in METRICS:
-        raise ValueError(unknown("metric", metric, [*METRICS]))
+    require_known("metric", metric, METRICS)
     if images.shape != reconstruction.shape:
         raise ValueError(
             f"expected a reconstruction {tuple(images.shape)}, as the images, "

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from PIL import Image
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 
 BOX = 20 / 28  # longer side of the strokes, as a share of the shorter side of the output
 WORKING = 400  # pixels: longer pictures are averaged down to this before strokes are found
@@ -124,8 +124,7 @@ def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
     decides; else the skewness of the difference to the local median, as strokes cover less area
     than paper.
     """
-    if invert not in INVERT:
-        raise ValueError(unknown("inversion", str(invert), list(INVERT)))
+    require_known("inversion", invert, INVERT)
     if invert != "auto":
         return invert == "yes"
     border = _border(grey)

@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.style
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known, unknown
 
 LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
 FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # of formulas
@@ -162,8 +162,7 @@ def inches(width: str | float) -> float:
 def check_formats(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of formats, each once; ValueError for one that is not in `FORMATS`."""
     for name in names:
-        if name not in FORMATS:
-            raise ValueError(unknown("format", name, list(FORMATS)))
+        require_known("format", name, FORMATS)
     return tuple(dict.fromkeys(names))
 
 

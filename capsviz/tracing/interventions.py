@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 from capsviz.nn.functional import random_couplings
 
 INTERVENTIONS = ("uniform", "random", "shuffled", "matched")
@@ -80,8 +80,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
     ------
     ValueError  for another kind, or any but "uniform" for a layer that is not fully connected.
     """
-    if kind not in INTERVENTIONS:
-        raise ValueError(unknown("couplings", str(kind), list(INTERVENTIONS)))
+    require_known("couplings", kind, INTERVENTIONS)
     if kind == "uniform":
         return even_couplings(own).expand(1, *own.shape[1:])
     if own.dim() != 4:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.discovery import unknown
+from capsviz.discovery import require_known
 from capsviz.transforms import Fill
 
 
@@ -34,8 +34,7 @@ FAMILIES = {
 
 def family(name: str) -> Family:
     """Return one of `FAMILIES`; ValueError for an unknown name."""
-    if name not in FAMILIES:
-        raise ValueError(unknown("warp", name, list(FAMILIES)))
+    require_known("warp", name, FAMILIES)
     return FAMILIES[name]
 
 

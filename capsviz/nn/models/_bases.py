@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from capsviz.discovery import parameters, unknown
+from capsviz.discovery import parameters, require_known, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer, by_round
 from capsviz.nn.children import Capsules
@@ -295,8 +295,7 @@ def require_class_poses(settings) -> None:
             "expected 0 <= margin_absent < margin_present <= 1, "
             f"got {settings.margin_absent} and {settings.margin_present}"
         )
-    if settings.decoder not in decoders.available():
-        raise ValueError(unknown("decoder", settings.decoder, decoders.available()))
+    require_known("decoder", settings.decoder, decoders.available())
 
 
 class Classifier(Network):

@@ -145,8 +145,7 @@ def choose(names: Sequence[str]) -> list[str]:
     if not names:
         return list(USUAL)
     for name in names:
-        if name not in (*TITLES, "all"):
-            raise ValueError(discovery.unknown("column", name, [*TITLES, "all"]))
+        discovery.require_known("column", name, (*TITLES, "all"))
     return TITLES if "all" in names else list(dict.fromkeys(names))
 
 

@@ -32,8 +32,7 @@ def choose(only, usual: Sequence[str] | None = None) -> list[str]:
     usual = MNIST_C if usual is None else usual
     known = sorted(({*names()} - {*MNIST_C}) | {*usual})
     for name in only:
-        if name not in known:
-            raise ValueError(discovery.unknown("corruption", name, known))
+        discovery.require_known("corruption", name, known)
     return [name for name in known if name in (only or usual)]
 
 
