@@ -16,7 +16,6 @@ from capsviz.results import read_result
 
 FOLDERS = ("figures", "figures/leaderboard/*", "trained/seeds/*", "figures/seeds/*")
 WITHOUT_CAPSULES = ("mnist-pooling", "mnist-resnet")
-LISTED = 7  # networks at most by name
 T = TypeVar("T")
 
 
@@ -30,10 +29,7 @@ class Search(NamedTuple):
     others: list[str]
 
     def __str__(self) -> str:
-        """Return what was looked for, and where it was found, or was not if that is shorter.
-
-        Of more than `LISTED` networks only the number is given.
-        """
+        """Return what was looked for, and where it was found, or was not if that is shorter."""
         few, start = self.found, ": "
         if 0 < len(self.others) < len(few):
             few, start = self.others, ": all but "
@@ -45,7 +41,7 @@ class Search(NamedTuple):
             network + f" ({'also ' * ('' in some)}{'; '.join(filter(None, some))})" * any(some)
             for network, some in rows.items()
         ]
-        names = start + ", ".join(said) if 0 < len(said) <= LISTED else ""
+        names = start + ", ".join(said) if said else ""
         return f"{self.what}: {len(self.found)} of {self.looked}{names}"
 
 

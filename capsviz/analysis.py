@@ -426,6 +426,8 @@ def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
     for one in kinds:
         if not hasattr(getattr(one, "Result", None), "_fields"):
             raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")
+        if one.caption is not Analysis.caption:
+            raise ValueError(f"{one.__name__}: write `caption_of(result, panels)`, not `caption`")
         given = one.panels.items() if isinstance(one.panels, Mapping) else ()
         for name in (name for name, panel in given if not isinstance(panel, Panel)):
             raise ValueError(f"panel '{name}' of {one.__name__} is no Panel: write Panel(draw)")

@@ -138,6 +138,8 @@ LACKING = [  # kind, what is in its file, what uses it, and what is said
     ("analyses", SILENT + "Result = dict", analysed, "`Result` of Silent in .* is no NamedTuple"),
     ("analyses", MEASURED.replace("measure", "mesure"), partial(command_of, "lacking"),
      "Loud of 'lacking' has no `measure`"),
+    ("analyses", MEASURED + "    def caption(self, result): pass", analysed,
+     r"Loud: write `caption_of\(result, panels\)`"),
     ("analyses", MEASURED + "    panels = {'a': print}", analysed,
      r"panel 'a' of Loud is no Panel: write Panel\(draw\)"),
     ("decoders", "def layers(inputs, image_shape): pass", DECODED,

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
-from torch.utils.data import default_collate
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.capsules import Capsules, PrimaryCapsules, squeezed
@@ -22,7 +21,7 @@ from capsviz.validation import whole_number
 from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words, without_cuda
 from capsviz.wrapping.given import by_hand
-from capsviz.wrapping.leaves import named_tensors, replaced
+from capsviz.wrapping.leaves import named_tensors, replaced, tensors
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import Pass
 
@@ -171,7 +170,7 @@ class Candidate:
         if (given := self._images[kind]) is None:
             flag = f"--{kind.replace('_', '-')}"
             raise SkippedError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
-        if again and isinstance(given[0], Tensor | list | tuple):
+        if again and given[1] is None and isinstance(given[0], Tensor | list | tuple):
             if not _is_function(self._data[kind]):
                 raise SkippedError(
                     f"{kind} are a {type(given[0]).__name__}, which is the same each time: give "
@@ -182,10 +181,10 @@ class Candidate:
         if isinstance(items, Tensor):
             return items[:count].clone()
         some = [items[k] for k in range(min(count, len(items)))]
-        if collate is not None:
-            batch = collate(some)
-            batch = batch[0] if isinstance(batch, tuple | list) else batch
-            some = list(batch) if isinstance(batch, Tensor) else [batch]
+        batch = [] if collate is None else tensors(collate(some))
+        for one in batch:  # the images come first
+            if one.is_floating_point() and len(one) == len(some):
+                return one
         some = [one[0] if isinstance(one, tuple | list) else one for one in some]
         if not all(isinstance(one, Tensor) for one in some):
             raise SkippedError(f"items of {kind} are {type(some[0]).__name__}, expected tensors")
@@ -238,7 +237,7 @@ def _images(name: str, value) -> tuple[Any, Callable | None] | None:
     if not len(items):
         raise ValueError(f"{name}= holds no images")
     collate = getattr(value, "collate_fn", None)
-    return items, None if collate is default_collate else collate
+    return items, None if getattr(collate, "__module__", "").startswith("torch.") else collate
 
 
 def _is_function(value) -> bool:
@@ -343,26 +342,28 @@ class Loss:
             least, second = sorted(costs)[:2]
             if least < second - CLOSE * abs(second):
                 found.append(costs.index(least))
-        return found if len(found) == IMAGES else None
+        pairs = set(zip(self.labels.tolist(), found, strict=False))
+        one_to_one = len(pairs) == len(set(found)) == len(self.labels.unique())
+        return found if len(found) == IMAGES and one_to_one else None
 
-    def detached(self, output) -> str:
-        """Return where a loss that follows the lengths loses their gradient; "": nowhere.
+    def asks_for_gradients(self, output) -> bool:
+        """Return whether lengths or poses in an output, of a pass with gradients, ask for them."""
+        held = [one for group in self._holding for one in group]
+        pairs = zip(tensors(self.output), tensors(output), strict=True)
+        return any(two.requires_grad for one, two in pairs if any(one is own for own in held))
 
-        `output` is that of a pass with gradients.
-        """
+    def detached(self) -> bool:
+        """Return whether a loss that follows the lengths has no gradient of them, or of poses."""
         with torch.no_grad():
             if self.at(0.95, 0.05) == self.at(0.05, 0.95):
-                return ""
-            ours = {id(one): one.detach().clone() for one in self._replaceable}
-        own = [name for name, one in named_tensors(self.output) if id(one) in ours]
-        if not any(outputs.pick(output, name).requires_grad for name in own):
-            return "in the network"
-        leaves = {key: one.requires_grad_() for key, one in ours.items()}
-        value = self.value(replaced(self.output, leaves), self.images)
+                return False
+        leaves = [one.detach().clone().requires_grad_() for group in self._holding for one in group]
+        keys = [id(one) for group in self._holding for one in group]
+        given = {key: leaf.clone() for key, leaf in zip(keys, leaves, strict=True)}
+        value = self.value(replaced(self.output, given), self.images)
         if not value.requires_grad:
-            return "in the loss"
-        found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-        return "in the loss" if all(one is None for one in found) else ""
+            return True
+        return all(one is None for one in torch.autograd.grad(value, leaves, allow_unused=True))
 
     def margin(self) -> float | None:
         """Return the coefficient of the true class in a squared margin loss; None for others."""
@@ -391,12 +392,13 @@ class Loss:
         return self.of(replaced(self.output, others), self.images, labels)
 
     @cached_property
-    def _replaceable(self) -> list[Tensor]:
-        """The tensors of the output that hold the lengths.
+    def _holding(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The tensors of the output that hold the lengths, and those of poses with these lengths.
 
-        If the loss does not follow them, those of the poses, from which it takes the lengths.
+        SkippedError if there are neither.
         """
-        scores = self.scores(self.images)
+        with torch.no_grad():
+            scores = self.scores(self.images)
         lengths: list[Tensor] = []
         poses: list[Tensor] = []
         for _, tensor in named_tensors(self.output):
@@ -408,8 +410,17 @@ class Loss:
                 (lengths if values is thin else poses).append(tensor)
         if not lengths and not poses:
             raise SkippedError("the output holds neither the lengths nor the poses")
-        both = lengths and poses
+        return lengths, poses
+
+    @cached_property
+    def _replaceable(self) -> list[Tensor]:
+        """The tensors of the output that hold the lengths.
+
+        If the loss does not follow them, those of the poses, from which it takes the lengths.
+        """
+        lengths, poses = self._holding
         right, wrong = self._lengths(0.95, 0.05), self._lengths(0.05, 0.95)
+        both = lengths and poses
         if both and self._with(lengths, right) == self._with(lengths, wrong):
             return poses
         return lengths or poses

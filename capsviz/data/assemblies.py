@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from capsviz.data import Dataset
+from capsviz.discovery import require_known
 from capsviz.validation import validated
 
 SIDE = 64
@@ -145,6 +146,7 @@ def make(split: str, n: int, **options) -> Assemblies:
     Parameters and errors are those of `load`.
     """
     layout = Layout(**options)
+    require_known("split", split, SPLITS)
     if split == "test-outside" and layout.rotation == OUTSIDE_DEG:
         raise ValueError("there is no rotation outside ±180 degrees: choose a smaller rotation")
     if split == "test-combinations" and layout.objects == 1:

@@ -56,7 +56,7 @@ def frame(model) -> Frame:
     px = own.get("pad_px", 0)
     folders = about.get("name") in OWN
     whole = (C, H - 2 * px, W - 2 * px)
-    digits = set(able.class_names or ()) <= set("0123456789")
+    digits = {name.partition(" ")[0] for name in able.class_names or ()} <= set("0123456789")
     return Frame(whole, px, own.get("crop_px"), folders, own.get("range", 0), digits)
 
 

@@ -49,7 +49,7 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "nan_output": "NaNAlways",
     "detached_gradients": "VotesDetached",
     "unregistered_weights": "Unregistered ScaledWeight",
-    "untrained_weights": "Overwritten LengthsDetached",
+    "untrained_weights": "Overwritten",
 }
 WARN = {
     "wrong_agreement": "OtherParent ReplacedLogits AgreementOfSquashedVotes HalfAgreement",
@@ -58,7 +58,7 @@ WARN = {
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",
     "unregistered_weights": "PlainWeight",
-    "untrained_weights": "DecoderDetached",
+    "untrained_weights": "DecoderDetached LengthsDetached",
 }
 BESIDE = {  # bugs beside the network
     "wrong_margin_loss": {"loss": planted.margin_not_squared},
@@ -140,8 +140,9 @@ def test_a_softmax_over_children_hides_no_mixture_of_images(network, check):
         (planted.relabelled, "wrong_margin_loss", "FAIL", "labels are in another order"),
         (partial(planted.relabelled, order=lambda y: (y + 2) % CLASSES), "wrong_margin_loss",
          "FAIL", r"of class label \+2"),
-        (planted.mean_of_classes, "wrong_margin_loss", "WARN", "a mean over . classes"),
-        (planted.detached_lengths, "untrained_weights", "FAIL", "are detached in the loss"),
+        (planted.exchanged_and_weighed, "wrong_margin_loss", "FAIL", "a sign is wrong"),
+        (planted.unlabelled, "wrong_margin_loss", "FAIL", "other labels change nothing"),
+        (planted.detached_lengths, "untrained_weights", "FAIL", "takes no gradient of them"),
     ],
 )  # fmt: skip
 def test_a_loss_is_told_what_is_wrong_with_it(loss, check, status, words):
@@ -149,9 +150,16 @@ def test_a_loss_is_told_what_is_wrong_with_it(loss, check, status, words):
     assert verdict.status == status and re.search(words, verdict.message), verdict.message
 
 
-def test_a_softmax_by_hand_that_cannot_overflow_is_none_of_the_mistakes():
-    verdict = examined(planted.StableSoftmaxByHand(), only="handwritten_softmax").verdicts[-1]
-    assert verdict.status == "PASS" and "by hand" in verdict.message
+@pytest.mark.parametrize(("axes", "status"), [((2,), "PASS"), ((1,), "WARN"), ((0, 1, 2), "WARN")])
+def test_a_softmax_by_hand_is_right_less_the_largest_of_what_it_sums_alone(axes, status):
+    class ByHand(planted.Correct):
+        def couplings(self, logits):
+            powers = (logits - logits.amax(axes, keepdim=True)).exp()
+            return powers / powers.sum(dim=2, keepdim=True)
+
+    check = "handwritten_softmax"
+    verdict = examined(ByHand(), only=check).verdict(check)
+    assert verdict.status == status and "by hand" in verdict.message
 
 
 def test_constants_that_a_module_holds_are_no_weights():
@@ -180,13 +188,46 @@ def test_test_images_are_read_twice_whatever_a_function_returns():
         assert once.status == "SKIPPED" and "is the same each time" in once.message
 
 
-def test_images_of_a_loader_are_those_that_its_batches_hold():
+@pytest.mark.parametrize(
+    "form", [tuple, lambda pair: dict(zip(("images", "y"), pair, strict=True))]
+)
+def test_images_of_a_loader_are_those_that_its_batches_hold(form):
     def normalised(items):
-        return torch.stack([(image - 0.13) / 0.31 for image, _ in items]), torch.zeros(len(items))
+        images = torch.stack([(image - 0.13) / 0.31 for image, _ in items])
+        return form((images, torch.zeros(len(items))))
 
     loader = torch.utils.data.DataLoader(planted.digits(), collate_fn=normalised)
     report = examined(planted.Correct(), train_data=loader, only="targets_out_of_range")
     assert report.verdict("targets_out_of_range").status == "FAIL", report.text()
+    plain = torch.utils.data.DataLoader(planted.digits(), batch_size=None)
+    report = examined(planted.Correct(), test_data=plain, only="random_test_images")
+    assert report.verdict("random_test_images").message.startswith("0 of 8"), report.text()
+
+
+def test_a_loss_of_poses_that_weighs_by_detached_lengths_trains():
+    class Posed(planted.Correct):
+        def forward(self, x, labels=None):
+            return *super().forward(x, labels), self.poses(x)
+
+    def weighed(output, images, labels):
+        lengths, drawn, poses = output
+        weights = 2 - lengths.detach().gather(1, labels[:, None])[:, 0]
+        return (weights * margin_loss(poses.norm(dim=2), labels)).mean() + 0 * drawn.mean()
+
+    report = examined(Posed(), loss=weighed, only="untrained_weights")
+    assert report.verdict("untrained_weights").status == "PASS", report.text()
+
+
+def test_what_a_network_keeps_is_no_weight():
+    class Keeps(planted.Correct):
+        def forward(self, x, labels=None):
+            self.__dict__.setdefault("seen", []).append(x)
+            self.around, self.sparse = [self.seen], torch.eye(20).to_sparse()
+            self.around.append(self.around)
+            return super().forward(x, labels)
+
+    report = examined(Keeps(), only="unregistered_weights")
+    assert report.verdict("unregistered_weights").status == "PASS", report.text()
 
 
 @pytest.mark.parametrize("below", ["PASS", "WARN"])

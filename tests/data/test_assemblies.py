@@ -149,6 +149,7 @@ def test_as_a_data_set_it_has_labels_and_with_two_wholes_each_alone(monkeypatch)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"split": "val"}, "unknown split 'val'.*validation"),
         ({"parts": 1}, "parts must be at least 2, got 1"),
         ({"objects": 3}, "objects must be at most 2, got 3"),
         ({"distance": "between"}, "unknown distance 'between'"),

@@ -135,9 +135,6 @@ class SquashOverColumns(Correct):
 
 # Couplings (B, I, J) of logits.
 SoftmaxOverChildren = planted(couplings=lambda _, b: b.softmax(dim=1))
-StableSoftmaxByHand = planted(
-    couplings=lambda _, b: (e := (b - b.amax(2, keepdim=True)).exp()) / e.sum(dim=2, keepdim=True),
-)
 SoftmaxByHand = planted(couplings=lambda _, b: b.exp() / b.exp().sum(dim=2, keepdim=True))
 OverChildrenAndBatch = planted(
     couplings=lambda _, b: b.mean(dim=0, keepdim=True).expand_as(b).softmax(dim=1),
@@ -392,11 +389,16 @@ def detached_lengths(output, images, labels):
     return loss((output[0].detach(), output[1]), images, labels)
 
 
-def mean_of_classes(output, images, labels):
+def unlabelled(output, images, labels):
+    return loss(output, images, torch.zeros_like(labels))
+
+
+def exchanged_and_weighed(output, images, labels):
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
     short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
-    return (present * short**2 + 0.5 * (1 - present) * long**2).mean() + 0 * drawn.mean()
+    margin = 0.5 * (1 - present) * short**2 + present * long**2
+    return (margin * torch.linspace(0.5, 2, J)).sum(1).mean() + 0 * drawn.mean()
 
 
 margin_not_squared = partial(loss, power=1)

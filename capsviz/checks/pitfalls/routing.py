@@ -306,13 +306,14 @@ def handwritten_softmax(candidate: Candidate) -> Judgement:
 
 
 def _below_largest(flow: Flow, division: Event) -> bool:
-    """Return whether exponentials are of logits from which the largest one was subtracted."""
+    """Return whether exponentials are of logits less the largest of those that they sum over."""
     powers = flow.maker(division, 0)
     less = None if powers is None else flow.maker(powers, 0)
     if less is None or less.name not in ("sub", "subtract") or len(less.inputs) < 2:
         return False
     largest = flow.maker(less, 1)
-    return largest is not None and largest.name in ("max", "amax")
+    along = less.inputs[1].shape == division.inputs[1].shape
+    return largest is not None and largest.name in ("max", "amax") and along
 
 
 @check

@@ -141,8 +141,12 @@ class ClassPoses(Network):
     A network with one layer offers it as `capsules`, too.
     """
 
-    layers: Sequence[CapsuleLayer]
     decoder: decoders.Decoder | None
+
+    @property
+    def routed(self) -> Sequence[CapsuleLayer]:
+        """Its routed layers, from the images up."""
+        raise NotImplementedError
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
@@ -166,9 +170,9 @@ class ClassPoses(Network):
 
         Couplings are put in, in that layer alone.
         """
-        first = range(len(self.layers))[layer]
-        parents = self.layers[first](children, activations, couplings)
-        for above in self.layers[first + 1 :]:
+        first = range(len(self.routed))[layer]
+        parents = self.routed[first](children, activations, couplings)
+        for above in self.routed[first + 1 :]:
             parents = above(*parents)
         return parents
 
@@ -186,10 +190,10 @@ class ClassPoses(Network):
         Couplings are put in, and iterations changed, in that layer alone; votes are made only for
         parts that need them.
         """
-        number = range(len(self.layers))[layer]
-        capsules = self.layers[number]
+        number = range(len(self.routed))[layer]
+        capsules = self.routed[number]
         children, active = self.encode(images)
-        for below in self.layers[:number]:
+        for below in self.routed[:number]:
             children, active = below(children, active)
         active = functional.lengths(children) if active is None else active
         parts: dict[str, Any] = {"primary": children, "child_activations": active}
@@ -211,7 +215,7 @@ class ClassPoses(Network):
             parts["links"] = capsules.links
         if self.decoder is not None and "reconstruction" in keep:
             parents = capsules.by_type(*parents)
-            if capsules is not self.layers[-1]:
+            if capsules is not self.routed[-1]:
                 parents = self.from_children(*parents, layer=number + 1)
             classes = functional.predict(parents.activations)
             parts["reconstruction"] = self.decode(parents.poses, classes)
@@ -220,7 +224,7 @@ class ClassPoses(Network):
     @property
     def grid(self) -> tuple[int, int, int]:
         """(types, rows, columns) of the children i = (type * rows + row) * columns + column."""
-        return self.layers[-1].child_grid
+        return self.routed[-1].child_grid
 
     def build_decoder(self, numbers: int) -> decoders.Decoder | None:
         """Return the decoder that the settings ask for, of poses of so many numbers."""

@@ -206,7 +206,7 @@ class CapsNet(ClassPoses):
             return self.to_capsules(features, logits)
 
     @property
-    def layers(self) -> tuple[CapsuleLayer]:  # type: ignore[override]
+    def routed(self) -> tuple[CapsuleLayer]:
         """The one routed layer."""
         return (self.capsules,)
 

@@ -161,6 +161,11 @@ class MatrixCapsNet(ClassPoses):
             return self.to_capsules(poses, logits)
 
     @property
+    def routed(self) -> Sequence[CapsuleLayer]:
+        """Its routed layers, from the images up."""
+        return self.layers
+
+    @property
     def grids(self) -> list[tuple[int, int, int]]:
         """(types, rows, columns) of the children of each routed layer."""
         return [layer.child_grid for layer in self.layers]
