@@ -23,6 +23,7 @@ from capsviz.wrapping.environment import in_words, restored
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 
 PITFALLS = "capsviz.checks.pitfalls"
+TELLING = ("FAIL", "WARN", "PASS", "SKIPPED")  # statuses of one check on several layers, most first
 
 
 def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
@@ -127,17 +128,16 @@ def _report(candidate: Candidate, made: dict[str, Check]) -> Report:
 
 
 def _judge(check: Check, candidate: Candidate) -> Judgement:
-    """Judge the network; for a check of every layer, the class capsules or a worse layer before."""
+    """Judge the network; for a check of every layer, the class capsules or a worse layer before.
+
+    A layer before them that passes tells more than class capsules that cannot be judged.
+    """
     if not check.about.every_layer:
         return _examine(check, candidate)
     judgement = _examine(check, candidate, candidate.capsules)
     for layer in candidate.capsules.before:
         one = _examine(check, candidate, layer)
-        unknown = judgement.status == "SKIPPED" and one.status in ("WARN", "PASS")
-        worse = (
-            unknown or one.status == "FAIL" or (one.status, judgement.status) == ("WARN", "PASS")
-        )
-        if worse and judgement.status != "FAIL":
+        if TELLING.index(one.status) < TELLING.index(judgement.status):
             place = "" if layer.layer.place in one.message else f": {layer.layer}"
             judgement = one._replace(message=one.message + place)
     return judgement

@@ -182,8 +182,8 @@ class Candidate:
             return items[:count].clone()
         some = [items[k] for k in range(min(count, len(items)))]
         batch = [] if collate is None else tensors(collate(some))
-        for one in batch:  # the images come first
-            if one.is_floating_point() and len(one) == len(some):
+        for one in batch:  # labels, if they are floating-point numbers, have one axis
+            if one.is_floating_point() and one.dim() > 1 and len(one) == len(some):
                 return one
         some = [one[0] if isinstance(one, tuple | list) else one for one in some]
         if not all(isinstance(one, Tensor) for one in some):
@@ -309,11 +309,11 @@ class Loss:
         """Return what changes nothing in the loss: other labels, or the lengths of one image."""
         generator = torch.Generator().manual_seed(0)  # all different, and beyond both margins
         mixed = 0.15 + 0.7 * torch.rand(IMAGES, self.caller.classes, generator=generator)
-        starts = self._lengths(0.95, 0.05), mixed.to(self.images)
+        cost = partial(self._with, self._replaceable)
+        starts = [(one, cost(one)) for one in (self._lengths(0.95, 0.05), mixed.to(self.images))]
 
         def moves(change: Callable[[Tensor], Tensor], labels: Tensor | None = None) -> bool:
-            cost = partial(self._with, self._replaceable)
-            return any(cost(change(one), labels) != cost(one) for one in starts)
+            return any(cost(change(one), labels) != own for one, own in starts)
 
         def inverted(lengths: Tensor, image: int) -> Tensor:
             chosen = torch.arange(IMAGES, device=lengths.device)[:, None] == image
@@ -348,22 +348,24 @@ class Loss:
 
     def asks_for_gradients(self, output) -> bool:
         """Return whether lengths or poses in an output, of a pass with gradients, ask for them."""
-        held = [one for group in self._holding for one in group]
+        lengths, poses = self._holding
+        held = {id(one) for one in (*lengths, *poses)}
         pairs = zip(tensors(self.output), tensors(output), strict=True)
-        return any(two.requires_grad for one, two in pairs if any(one is own for own in held))
+        return any(two.requires_grad for one, two in pairs if id(one) in held)
 
     def detached(self) -> bool:
         """Return whether a loss that follows the lengths has no gradient of them, or of poses."""
         with torch.no_grad():
             if self.at(0.95, 0.05) == self.at(0.05, 0.95):
                 return False
-        leaves = [one.detach().clone().requires_grad_() for group in self._holding for one in group]
-        keys = [id(one) for group in self._holding for one in group]
-        given = {key: leaf.clone() for key, leaf in zip(keys, leaves, strict=True)}
+        lengths, poses = self._holding
+        leaves = {id(one): one.detach().clone().requires_grad_() for one in (*lengths, *poses)}
+        given = {key: leaf.clone() for key, leaf in leaves.items()}  # a loss may write to them
         value = self.value(replaced(self.output, given), self.images)
         if not value.requires_grad:
             return True
-        return all(one is None for one in torch.autograd.grad(value, leaves, allow_unused=True))
+        found = torch.autograd.grad(value, [*leaves.values()], allow_unused=True)
+        return all(one is None for one in found)
 
     def margin(self) -> float | None:
         """Return the coefficient of the true class in a squared margin loss; None for others."""

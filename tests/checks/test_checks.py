@@ -189,7 +189,7 @@ def test_test_images_are_read_twice_whatever_a_function_returns():
 
 
 @pytest.mark.parametrize(
-    "form", [tuple, lambda pair: dict(zip(("images", "y"), pair, strict=True))]
+    "form", [tuple, lambda pair: dict(zip(("y", "images"), pair[::-1], strict=True))]
 )
 def test_images_of_a_loader_are_those_that_its_batches_hold(form):
     def normalised(items):

@@ -436,9 +436,8 @@ def untrained_weights(candidate: Candidate) -> Judgement:
                 some = ", ".join(sorted(lost)[:3]) + (" and others" if len(lost) > 3 else "")
                 return warns(f"the loss does not train the decoder: no gradient reaches {some}",
                              **numbers)  # fmt: skip
-            if candidate.poses(images).requires_grad and not candidate.loss.asks_for_gradients(
-                output
-            ):
+            shown = candidate.loss.asks_for_gradients(output)
+            if candidate.poses(images).requires_grad and not shown:
                 return warns("in evaluation mode the output holds no lengths or poses with a "
                              "gradient: if so in training, no class is trained",
                              **numbers)  # fmt: skip
