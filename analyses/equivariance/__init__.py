@@ -100,11 +100,17 @@ class Result(NamedTuple):
     }
 
 
-class AffineMaps(Analysis):
+class _OverNetworks(Analysis):
+    """Intervals of untrained networks are over their seeds too."""
+
+    def intervals(self, result) -> str:
+        return super().intervals(result) + ", and over untrained networks" * (result.seeds > 1)
+
+
+class AffineMaps(_OverNetworks):
     """R2 of affine maps from the vector of an image to that of the warped image."""
 
     Result = Result
-    how = "and over untrained networks"
     needs = ("poses", "primary")
     examples = """
     capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
@@ -211,11 +217,11 @@ class Law(NamedTuple):
     over_runs = {"explained": at_most_one, "change": at_most_one, "seconds": sum}
 
 
-class Laws(Analysis):
+class Laws(_OverNetworks):
     """R2 of six ways to predict the vector under the whole warp."""
 
     Result = Law
-    how = "and over untrained networks; bootstrap"
+    how = "bootstrap"
     panels = "draw:LAWS"
     needs = ("poses", "primary")
     figure_set = None
