@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -141,8 +141,8 @@ def _shipped(context: click.Context) -> str:
 def files(context: click.Context) -> dict[str, str]:
     """Return digests of names, sizes and times of the files of data, networks and plug-ins.
 
-    Of a network its weights, or the code and weights in the folder of FILE.py; shipped ones and
-    data that are found without `--data-dir` are not looked at.
+    Of a network its weights, or the code and weights in the folder of FILE.py and its
+    packages; shipped ones and data that are found without `--data-dir` are not looked at.
     """
     from capsviz import checkpoint, discovery
 
@@ -154,7 +154,7 @@ def files(context: click.Context) -> dict[str, str]:
     for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
         code, whole = text.rpartition(":")[0], Path(text).expanduser()
         if code.endswith(".py"):
-            places = [Path(code).parent]
+            places = list(_folders_of_code(Path(code).expanduser().parent))
         else:
             places = [whole] if whole.exists() else [Path(one) for one in glob.glob(str(whole))]
         for place in places:
@@ -165,6 +165,15 @@ def files(context: click.Context) -> dict[str, str]:
         return path.name, path.stat().st_size, path.stat().st_mtime_ns
 
     return {k: digest(str(sorted(map(stamp, filter(Path.is_file, v))))) for k, v in found.items()}
+
+
+def _folders_of_code(folder: Path) -> Iterator[Path]:
+    """Yield a folder and its packages: folders below it with Python files, and theirs in turn."""
+    for here, below, names in os.walk(folder):
+        if Path(here) == folder or any(name.endswith(".py") for name in names):
+            yield Path(here)
+        else:
+            below.clear()
 
 
 def networks(values: Mapping, *keys: str) -> list[str]:

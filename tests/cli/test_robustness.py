@@ -54,11 +54,14 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
 def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "models/layers").mkdir(parents=True)
+    (tmp_path / "models/__init__.py").touch()
+    (tmp_path / "models/layers/routing.py").touch()
     np.savez(tmp_path / "x.npz", images=DIGITS, labels=np.arange(30) % 10)
     words = ["--network", "mine.py:build", "--dataset", "npz", "--data-dir", "x.npz"]
     known = identity(command, words)
     assert identity(command, words) == known
-    for name in ("mine.py", "x.npz"):
+    for name in ("mine.py", "models/layers/routing.py", "x.npz"):
         os.utime(tmp_path / name, (1, 1))
         assert identity(command, words) != known
         known = identity(command, words)
