@@ -1,8 +1,9 @@
 """Names of figures: what made them, so that two that differ never share one; nothing is lost.
 
 A figure is called ANALYSIS-CHECKPOINT-WHAT-OPTIONS: the checkpoint where its name is not in the
-rest, several in their order, and every option that is not the default. Where a file of that name
-lies already, the command is refused before anything is computed, unless `--force` is given.
+rest, several in their order, and every option that is not the default. Where its numbers lie
+already, the command is refused before anything is computed, unless `--force` is given; numbers of
+other weights or data of the same names get another name.
 """
 
 import glob

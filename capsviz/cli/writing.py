@@ -106,18 +106,26 @@ def prepare(analysis: str, figure_options: dict) -> Path:
 
 
 def target(
-    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
-) -> Path:
+    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None,
+    identity: str | None = None,
+) -> Path:  # fmt: skip
     """Return the path of a figure, without ending; ValueError if a file has its name already.
 
-    `base` is the name that the analysis gives, `networks` are as they were named or chosen.
+    `base` is the name that the analysis gives, `networks` are as they were named or chosen. Beside
+    a file of that name, numbers of another `identity` get a digest of it into theirs.
     """
     labels = [naming.label(one) for one in networks]
     changed = naming.changed(click.get_current_context())
     name = naming.stem(base, labels, changed, analysis)
     naming.try_folder(figure_options["output"])
-    naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
-    return figure_options["output"] / name
+    path = figure_options["output"] / name
+    try:
+        naming.refuse_existing(path, force=figure_options["force"])
+    except ValueError:
+        if identity is None:
+            raise
+        path = path.with_name(f"{name}-{naming.digest(identity)}")
+    return path
 
 
 def looking(figure_options: dict):
@@ -162,15 +170,16 @@ def save(name: str, analysis: str, result, networks, figure_options, drawn, runs
     training runs it is of.
     """
     inputs, cards = networks[0], {one.name: one.model.card or {} for one in networks}
-    path = target(name, figure_options, sources(inputs), analysis)
+    context = click.get_current_context()
+    identity = naming.identity(context)
+    path = target(name, figure_options, sources(inputs), analysis, identity)
     about = {"card": inputs.model.card, "device": str(inputs.device)}
     if len(cards) > 1:
         about["networks"] = {k: one.get("weights", {}).get("sha256") for k, one in cards.items()}
-    context = click.get_current_context()
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
         options={k: str(v) if isinstance(v, Path) else v for k, v in context.params.items()},
-        identity=naming.identity(context), runs=runs, **drawn,
+        identity=identity, runs=runs, **drawn,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -88,6 +89,19 @@ def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, mo
     assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
     monkeypatch.undo()
     assert run(*words[:-1], Path("out").absolute(), "--force").exit_code == 0
+
+
+def test_numbers_of_weights_that_changed_lie_beside_the_earlier_ones(blank, run, tmp_path):
+    (tmp_path / "mine.py").write_text("import capsviz\nbuild = lambda: capsviz.load('digits')\n")
+    words = ("rotate", "--network", tmp_path / "mine.py:build", "--dataset", "digits", *SMALL)
+    assert run(*words).exit_code == 0
+    (first,) = Path("out").glob("*.json")
+    before = first.read_bytes()
+    os.utime(tmp_path / "mine.py", (1, 1))
+    assert run(*words).exit_code == 0
+    (second,) = {*Path("out").glob("*.json")} - {first}
+    assert first.read_bytes() == before and second.stem.startswith(f"{first.stem}-")
+    command_line.refused(run(*words), f"{second.stem}.gif exists: add --force to overwrite it")
 
 
 def test_a_name_that_begins_alike_is_another(tmp_path):
