@@ -47,6 +47,12 @@ PLANS = {
         {
             f"{words} decoder": (f"mnist-capsules-{name}", f"mnist-pooling-{name}")
             for words, name in (("without", "plain"), ("with", "decoder"))
+        }
+        | {
+            "later: both with cross-entropy": (
+                "mnist-capsules-cross-entropy",
+                "mnist-pooling-plain",
+            )
         },
         {
             "accuracy": Value(0.1, resolution=0.01),

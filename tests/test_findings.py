@@ -64,7 +64,7 @@ def test_an_opposite_that_shipped_results_hold_is_said_in_the_paragraph(name):
     assert searches and all(one.looked for one in searches if one.said != "stay although")
     for one in searches:
         assert (one.said in paragraph) == bool(one.found), one.what
-    assert all(f"**{part}:**" in after for part in ("Known before", "Would refute it"))
+    assert all(f"**{part}:**" in after for part in ("Known before", "Refuted by"))
     assert "```" in after
 
 
@@ -209,7 +209,7 @@ def test_a_value_is_paired_by_seed_and_what_is_absent_is_said(folder):
     assert inside[1] == "accuracy inside" and inside[5] == "equivalent"
     assert out[3] == "-3.00 [-3.00, -3.00]" and out[5] == "different"
     missing = "without decoder (error, corruptions, AUROC, broken digits), with decoder"
-    assert left == f"Not run yet: {missing}."
+    assert left == f"Not run yet: {missing}, later: both with cross-entropy."
 
 
 def test_networks_compared_at_equal_parameters_are_called_what_they_are():

@@ -117,11 +117,9 @@ def instead(control: str, result):
 
 
 def faithfulness(result):
-    """Yield insertion less deletion of the routing map, less that of pixels in random order."""
-    if "routing map" in result.names:
-        k = result.names.index("routing map")
-        if result.gap.difference is not None:
-            yield FIRST, result.gap.difference[k]
+    """Yield insertion less deletion of the routing map, less that of pixels by brightness."""
+    if result.routed_less is not None and "brightness" in result.names:
+        yield FIRST, result.routed_less[result.names.index("brightness")]
 
 
 def affine(place: int, result):
@@ -188,7 +186,7 @@ COLUMNS = (
            {ROUTING: partial(instead, "matched")}, unit="points",
            drawn="accuracy with\nrandom couplings", **OWN),
     Column("faithfulness", "area between insertion and deletion for the routing map, less that of "
-           "pixels in random order", {("faithfulness", "Statistics"): faithfulness},
+           "pixels by brightness", {("faithfulness", "Statistics"): faithfulness},
            form=".2f", unit="area", level=0.0, only={"target": ("predicted",), "scene": ("clean",)},
            drawn="faithfulness of\nthe routing map"),
 )  # fmt: skip
