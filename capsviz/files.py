@@ -1,5 +1,6 @@
 """Atomic writing of files, and folders that one process writes at a time."""
 
+import errno
 import io
 import os
 import secrets
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 LOCK = ".lock"
+WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # what file systems without them say
 RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a temporary name
 
 
@@ -51,24 +53,25 @@ def clear(folder: Path, *names: str) -> None:
 
 
 @contextmanager
-def locked(folder: Path, doing: str = "training"):
+def locked(folder: Path, doing: str = "training", *, wait: bool = False):
     """Lock a folder within this context, creating it; BlockingIOError if another process has it.
 
-    The lock is a file `.lock` in it and ends with the process. A new folder that stays empty is
-    removed. On file systems without locks nothing is locked.
+    With `wait` it waits for the other. The lock is a file `.lock` in it and ends with the process.
+    A new folder that stays empty is removed. On file systems without locks nothing is locked.
     """
     from filelock import FileLock, Timeout
 
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK, timeout=0)
+    lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
     try:
         try:
             lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is {doing} in {folder}") from error
-        except OSError:
-            pass  # a file system without locks
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
         try:
             yield
         finally:

@@ -63,6 +63,8 @@ def hardware(device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    if device.type != "cpu":
+        return f"{platform.machine()} {device.type.upper()}"
     threads = torch.get_num_threads()
     many = f"{threads} thread{'' if threads == 1 else 's'}"
     return f"{platform.machine()} CPU, {os.cpu_count()} cores, {many}"

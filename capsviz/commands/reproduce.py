@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -37,7 +38,7 @@ OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "devi
     help="Rows by the file names of their results, without the seed. [default: all]"
 )  # fmt: skip
 @options.task("rows times seeds")
-@click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
+@click.option("--batch-size", type=int, help="Images in a training step. [default: each row's]")
 @click.option(
     "--schedule",
     default="linear",
@@ -57,6 +58,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
     """Run and gather one table."""
     from capsviz import discovery
     from capsviz.experiments import reproduce, reproduced, reproductions
+    from capsviz.files import locked
     from capsviz.inputs.opening import choose_device
     from capsviz.results import tables
     from capsviz.training import distributed
@@ -103,10 +105,13 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             ) from None
     if not leads:
         return
-    header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
-    if folder is not None or not show:
-        paths = tables.write(where / "tables" / table, header, lines, caption)
-        click.echo(f"written: {', '.join(map(str, paths))}", err=True)
+    writes = folder is not None or not show
+    place = where / "tables"  # a task that gathered earlier must not write over one with more runs
+    with locked(place, "writing a table", wait=True) if writes else nullcontext():
+        header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
+        if writes:
+            paths = tables.write(place / table, header, lines, caption)
+            click.echo(f"written: {', '.join(map(str, paths))}", err=True)
     if as_json:
         about = {"header": header, "rows": lines, "caption": caption, "commands": commands}
         click.echo(writing.to_json(about))

@@ -22,12 +22,13 @@ SECTIONS = {  # of the help text, each by its first option
     "device": "The run",
 }
 NETWORK = (  # name, type or metavar, help text
-    ("--routing", "NAME", "Routing algorithm, e.g. em; a wrong name lists all. [default: dynamic]"),
-    ("--routing-iterations iterations", int, "Routing iterations. [default: 3]"),
+    ("--routing", "NAME", "Routing algorithm, e.g. em; a wrong name lists all. [default: the "
+     "network's]"),
+    ("--routing-iterations iterations", int, "Routing iterations. [default: the network's]"),
     ("--detach-routing/--full-routing", bool, "Backpropagate through the last routing iteration "
      "only, or through all."),
-    ("--types", int, "Primary capsule types. [default: 32]"),
-    ("--channels", int, "Channels of the first convolution. [default: 256]"),
+    ("--types", int, "Primary capsule types. [default: the stem's]"),
+    ("--channels", int, "Channels of the first convolution. [default: the network's]"),
     ("--leaky/--no-leaky", bool, "Leaky routing: capsules may couple to none of the classes."),
     ("--reconstruction/--no-reconstruction", bool, "Train a decoder."),
     ("--reconstruction-weight", float, "Weight of the SSE in the loss. [default: the preset's]"),
@@ -104,8 +105,8 @@ def _options(rows):
 @click.command(
     cls=Sectioned,
     help=__doc__
-    + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. A file may "
-    "set more fields than there are options; a wrong field lists them all.",
+    + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. A wrong "
+    "field of a file lists them all.",
 )
 @click.argument("recipe", required=False)
 @options.recipe_data
@@ -139,7 +140,7 @@ def command(
 
     flags["options"] = options.named_values(more)
     flags["dataset_options"] = options.of_data(about_data, top_value)
-    named, (name, recipe) = recipe, run.prepare(recipe, flags)
+    name, recipe = run.prepare(recipe, flags)
     if name == "folder" and data_dir is not None:
         name = folder.own_name(data_dir)
     output = output or Path("runs") / name
@@ -156,12 +157,11 @@ def command(
                 writing.line(
                     f"there is no earlier run in {output}: training starts from the beginning"
                 )
-            if named is None:
-                past = team.agree(read_about(output) if team.leads and resume else None)
-                recipe = run.suited(
-                    recipe, splits["train"], earlier=past and past["recipe"],
-                    report=writing.line if team.leads else lambda line: None,
-                )  # fmt: skip
+            past = team.agree(read_about(output) if team.leads and resume else None)
+            recipe = run.suited(
+                recipe, splits["train"], earlier=past and past["recipe"],
+                report=writing.line if team.leads else lambda line: None,
+            )  # fmt: skip
             path, card = run.run(
                 name, recipe, splits, output, device=device, resume=resume,
                 save_every=save_every, team=team, report=writing.line,

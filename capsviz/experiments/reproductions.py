@@ -231,8 +231,8 @@ def recipe() -> list[Cell]:
 def resnet() -> list[Cell]:
     """All routings on a ResNet-20, and the ResNet-20 without capsules, on CIFAR-10.
 
-    The recipe is that of `cifar10-resnet`: 512 primary capsules of 8 numbers, class capsules of 16,
-    one transform for each capsule type. Primary capsules, objective and iterations are each
+    The network is that of `cifar10-resnet`: 512 primary capsules of 8 numbers, class capsules of
+    16, one transform for each capsule type. Primary capsules, objective and iterations are each
     routing's own, all else is shared, but for the initial weights of self-attention and max-min.
     Their standard deviation is 0.1 / sqrt(64) instead of 0.1: otherwise the votes of a type's 64
     capsules add up, all classes begin at lengths of 0.99, and stay at chance in trials.

@@ -141,7 +141,6 @@ def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict
         "name": path.stem,
         "dataset": {
             **_about_data(splits["test"], recipe.data_options),
-            "name": recipe.dataset,
             "whole": list(splits["train"].image_shape),  # before the centre is cropped
             "images": {name: part.digest for name, part in splits.items()},
         },

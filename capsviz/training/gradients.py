@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from capsviz.nn import models
 from capsviz.nn.computation import in_bfloat16
+from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import all_right
 
@@ -95,7 +96,9 @@ class Gradients:
                     output = self.shared(images)
                     objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()
-            each = (objective.loss, objective.margin, objective.reconstruction)
+            lengths = output.lengths.detach()  # the paper's loss, as `evaluate` has it
+            margin = margin_loss(lengths, multi_hot(truth, lengths.shape[1]))
+            each = (objective.loss, margin, objective.reconstruction)
             none = objective.loss.new_full((), math.nan)
             own = [none if one is None else one.detach().mean() for one in each]
             means = means + torch.stack(own) * share

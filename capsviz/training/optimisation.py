@@ -63,8 +63,6 @@ def learning_rate(
         factor = (1 + math.cos(math.pi * progress / recipe.epochs)) / 2
     elif recipe.schedule == "constant":
         factor = 1.0
-    elif recipe.lr_decay_steps is None:
-        factor = recipe.lr_decay**progress
     else:
         factor = recipe.lr_decay ** (progress * steps / recipe.lr_decay_steps)
     if progress < recipe.warmup_epochs:

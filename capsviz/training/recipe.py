@@ -46,7 +46,7 @@ class Recipe:
     learning_rate: Rate = 1e-3  # of Adam
     schedule: Literal["exponential", "linear", "cosine", "constant"] = "exponential"
     lr_decay: Rate = 0.96  # for "exponential": factor per `lr_decay_steps`; these are the authors'
-    lr_decay_steps: Positive | None = 2000  # None: one epoch
+    lr_decay_steps: Positive = 2000
     warmup_epochs: float = 0.0  # the rate rises linearly to the schedule's, from 1e-6
     weight_decay: Share = 0.0  # Adam's L2 penalty, not AdamW's
     decoder_learning_rate: Rate | None = None  # None: `learning_rate`
@@ -102,10 +102,7 @@ NO_DATA_OPTIONS = {"name", "split", "root", "pad_px", "crop_px", "download"}
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Return the recipe of a TOML file; ValueError names a field that no recipe has.
-
-    A file with `lr_decay` and without `lr_decay_steps` decays once an epoch.
-    """
+    """Return the recipe of a TOML file; ValueError names a field that no recipe has."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -114,8 +111,6 @@ def read_recipe(path: Path) -> Recipe:
     for name in values:
         if name not in known:
             raise ValueError(f"{path}: {unknown('recipe field', name, known)}")
-    if "lr_decay" in values:
-        values.setdefault("lr_decay_steps", None)
     try:
         return Recipe(**values)
     except ValueError as error:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from capsviz.training.distributed import Team
 from capsviz.training.history import Epoch, finished, read_history
 from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
-from capsviz.training.train import fit
+from capsviz.training.train import card_of_start, fit
 
 SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
 
@@ -29,8 +30,9 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     Also by the name of a series of runs whose statistics are shipped. Flags that are None change
     nothing; those that are not fields of a recipe go to the network.
     The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
-    another model than the recipe's, the recipe's options are dropped. ValueError for an unknown
-    recipe, a damaged file, or values that `Recipe` refuses.
+    another model than the recipe's, the recipe's options are dropped, and another data set is added
+    to the name. ValueError for an unknown recipe, a damaged file, values that `Recipe` refuses, and
+    options that contradict each other or have no effect.
     """
     recipe, name = Recipe(), None
     if source is not None:
@@ -49,27 +51,40 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     flags = {k: v for k, v in flags.items() if v is not None}
     if flags.get("model", recipe.model) != recipe.model:
         recipe = replace(recipe, options={})
-    decoder = flags.pop("reconstruction", None)
-    if decoder is False:
-        given = {**flags, **flags.get("options", {})}
-        idle = [k for k in given if k.startswith(("decoder", "reconstruction_")) and given[k] != 0]
-        if idle:
-            one = f"{idle[0]} of {given[idle[0]]}"
-            raise ValueError(f"--no-reconstruction and a {one}: choose one of them")
-        flags["reconstruction_weight"] = 0.0
-    elif decoder and recipe.options.get("reconstruction_weight") == 0:
-        kept = {k: v for k, v in recipe.options.items() if k != "reconstruction_weight"}
-        recipe = replace(recipe, options=kept)
     own = {f.name for f in fields(Recipe)}
+    decoder = flags.pop("reconstruction", None)
     fixed = {k: v for k, v in flags.items() if k in own}
     fixed["dataset_options"] = recipe.dataset_options | flags.pop("dataset_options", {})
-    named = flags.pop("options", {})
-    fixed["options"] = recipe.options | {k: v for k, v in flags.items() if k not in own} | named
-    recipe = replace(recipe, **fixed)
+    named, typed = flags.pop("options", {}), {k: v for k, v in flags.items() if k not in own}
+    for k in named.keys() & typed.keys():
+        raise ValueError(f"{k} is given twice, as {typed[k]} and as {named[k]}: drop one of them")
+    dataset, options = recipe.dataset, recipe.options | typed | named
+    if decoder is False:
+        options["reconstruction_weight"] = 0.0
+    elif decoder and "reconstruction_weight" not in typed | named:
+        options.pop("reconstruction_weight", None)  # the network's own
+    recipe = replace(recipe, **{**fixed, "options": options})
+    if not _weight(recipe):
+        asked = flags | named
+        for k in (k for k in asked if k.startswith(("decoder", "reconstruction_")) and asked[k]):
+            no = "--no-reconstruction" if decoder is False else "no reconstruction weight"
+            raise ValueError(f"{no} and a {k} of {asked[k]}: choose one of them")
+        if decoder:
+            raise ValueError("--reconstruction trains a decoder: add --reconstruction-weight")
     idle = [k for k in ("lr_decay", "lr_decay_steps") if k in fixed]
     if idle and recipe.schedule != "exponential":
         raise ValueError(f"{idle[0]} has no effect with the schedule '{recipe.schedule}'")
+    if name is not None and recipe.dataset != dataset:
+        name = f"{name}-{recipe.dataset}"
     return name or recipe.dataset, recipe
+
+
+def _weight(recipe: Recipe) -> float:
+    """Return the weight of the reconstruction, 0 where the network has no decoder."""
+    build = discovery.load(models.PACKAGE, recipe.model, what="model").build
+    known = signature(build).parameters
+    usual = known["reconstruction_weight"].default if "reconstruction_weight" in known else 0
+    return recipe.options.get("reconstruction_weight", usual)
 
 
 def suited(
@@ -79,21 +94,28 @@ def suited(
     """Return a recipe that standardises a user's own images if they are bright and it is open.
 
     Images of a mean above their standard deviation, as on a bright or grey ground, saturate the
-    capsules, and the network stays at chance. The recipe of an `earlier` run to go on with decides
-    otherwise. `report` is called with a line if it does.
+    capsules, and the network stays at chance. The network that it starts from, or the recipe of an
+    `earlier` run to go on with, decides otherwise. `report` is called with a line if it does.
     """
     ours = discovery.entries("capsviz.data")[train.loader].ours and train.loader not in OWN
     known = discovery.parameters(discovery.load(models.PACKAGE, recipe.model, what="model").build)
-    fixed = "standardised" in recipe.options or "standardised" not in known or recipe.init_from
-    if ours or fixed or train.inputs:
+    start, past = recipe.init_from, earlier and earlier["options"]
+    if "standardised" in recipe.options or "standardised" not in known or train.inputs:
         return recipe
-    deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
-    if not (mean > deviation if earlier is None else earlier["options"].get("standardised")):
+    if start is not None:
+        past, why = card_of_start(start).get("model", {}).get("config", {}), f"as '{start}' does"
+    elif ours:
+        return recipe
+    else:
+        deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
+        why = (
+            f"as pixels of {train.name} have mean {mean:.2f} and standard deviation {deviation:.2f}"
+        )
+    if not (mean > deviation if past is None else past.get("standardised")):
         return recipe
     report(
-        f"pixels of {train.name} have mean {mean:.2f} and standard deviation {deviation:.2f}: the "
-        "network brings each image to mean 0 and standard deviation 1 (to keep pixels as they are: "
-        "--option standardised=false)"
+        f"the network brings each image to mean 0 and standard deviation 1, {why} (to keep pixels "
+        "as they are: --option standardised=false)"
     )
     return replace(recipe, options={**recipe.options, "standardised": True})
 
@@ -151,6 +173,12 @@ def run(
                 f"{there[0]} would be overwritten: choose another --output, or move it away "
                 f"(--resume needs {checkpoint.STATE}, which is not there)"
             )
+        others = {one.with_suffix(".safetensors") for one in output.glob("*.json")} - {path}
+        for other in sorted(others if team.leads else ()):
+            if other.exists() and not other.stem.endswith(checkpoint.PRIMARY):
+                raise ValueError(
+                    f"{other} is another network: choose another --output, or go on by its name"
+                )
         past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)
         card = stored(path, recipe, splits) if ended else None
@@ -212,7 +240,8 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
         total=recipe.epochs * steps, initial=past * steps, disable=hidden, unit="step",
         smoothing=0.05,
     )  # fmt: skip
-    writer, about = None, _about_data(splits, recipe.limit) if team.leads else []
+    writer = Writer(output / "tensorboard", splits["validation"], past, report)
+    about = _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):
         while about:  # all checks are passed
@@ -224,8 +253,6 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
             )
 
     def on_epoch(epoch, model):
-        nonlocal writer
-        writer = writer or Writer(output / "tensorboard", splits["validation"], past, report)
         writer(epoch, model)
         for split in ("train", "validation") if log is not None else ():
             named = {k.partition("_")[::2]: v for k, v in asdict(epoch).items() if v is not None}
@@ -241,5 +268,4 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
         yield {"report": lines, "on_step": on_step, "on_epoch": on_epoch}
     finally:
         bar.close()
-        if writer is not None:
-            writer.close()
+        writer.close()

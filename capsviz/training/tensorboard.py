@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,10 +29,9 @@ class Writer:
         self, folder: Path, dataset: Dataset, finished: int = 0,
         report: Callable[[str], None] = lambda line: None,
     ):  # fmt: skip
-        from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
-
+        self.folder, self.finished = folder, finished
         self.report, self.failed = report, False
-        self.writer = SummaryWriter(str(folder), purge_step=finished + 1)
+        self.writer: Any = None
         first = dataset.take(slice(IMAGES))
         self.images = to_float(first.images)
         self.objects = 1 if first.parts is None else first.parts.shape[1]
@@ -54,6 +54,10 @@ class Writer:
             threading.excepthook = hook
 
     def _log(self, epoch, model: nn.Module) -> None:
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
+
+            self.writer = SummaryWriter(str(self.folder), purge_step=self.finished + 1)
         for name, value in asdict(epoch).items():
             if name != "epoch" and isinstance(value, int | float):
                 self.writer.add_scalar(name, value, epoch.epoch)
@@ -68,7 +72,8 @@ class Writer:
 
     def close(self) -> None:
         """Finish the event file."""
-        self._guarded(self.writer.close)
+        if self.writer is not None:
+            self._guarded(self.writer.close)
 
 
 def _sample(values: Tensor) -> Tensor:

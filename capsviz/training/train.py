@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,7 +124,7 @@ def fit(
             f"{output} holds an earlier run: go on with --resume, or choose another --output"
         )
     if recipe.init_from is not None and state is None:
-        start_from(model, recipe.init_from, report)
+        start_from(model, recipe.init_from, report, train.classes)
     if average is None and recipe.ema is not None:
         average = Average(model, recipe.ema)
     record = []
@@ -248,16 +248,35 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     }
 
 
+def card_of_start(name: str) -> dict:
+    """Return the card of a checkpoint or file to start from; {} if it has none."""
+    try:
+        return checkpoint.read_card(_start(name))
+    except ValueError:
+        return {}
+
+
+def _start(name: str) -> Path:
+    return Path(name) if Path(name).is_file() else checkpoint.find(name)
+
+
 def start_from(
-    model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None
-) -> list[str]:
+    model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None,
+    classes: Sequence[str] = (),
+) -> list[str]:  # fmt: skip
     """Copy those weights of a checkpoint that fit into a network; return their names.
 
     `report` is called with one line that says which tensors were copied. ValueError for a missing
-    checkpoint, or one without weights that fit.
+    checkpoint, one without weights that fit, or one of the same `classes` in another order.
     """
     own = model.state_dict()
-    path = Path(name) if Path(name).is_file() else checkpoint.find(name)
+    path = _start(name)
+    there = card_of_start(name).get("dataset", {}).get("classes", [])
+    if there != list(classes) and sorted(there) == sorted(classes):
+        raise ValueError(
+            f"{path} has the same classes in another order ({some(there)}): name the classes of "
+            "the data in that order"
+        )
     stored, note = fitted(path, own)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
@@ -324,8 +343,9 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
                 f"from {images} images, for {team.size} processes, leave one: choose another "
                 "--batch-size, or no batch norm"
             )
-        what = f"a training step of {batch} images"
-        memory.require(model.training_bytes(batch), what, "choose a smaller --batch-size", device)
+        if (needed := models.training_bytes(model, batch)) is not None:
+            what = f"a training step of {batch} images"
+            memory.require(needed, what, "choose a smaller --batch-size", device)
         return batch
     if models.training_bytes(model, batch) is None:
         return batch

@@ -55,14 +55,10 @@ def test_a_wrong_recipe_says_what_is_wrong(tmp_path, text, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_file_with_a_decay_alone_decays_per_epoch(tmp_path):
+def test_a_decay_in_a_file_means_what_the_option_does(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text("lr_decay = 0.9\n")
-    old = read_recipe(path)
-    assert (old.lr_decay, old.lr_decay_steps) == (0.9, None)
-    path.write_text(to_toml(old))
-    assert read_recipe(path) == old
-    assert (Recipe().lr_decay, Recipe().lr_decay_steps) == (0.96, 2000)
+    assert read_recipe(path) == pipeline.prepare(None, {"lr_decay": 0.9})[1]
     path.write_text(to_toml(Recipe()))
     assert read_recipe(path) == Recipe()
 
@@ -202,3 +198,29 @@ def test_all_that_is_shipped_stays_small():
     files = [path for path in folder("capsviz.trained").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
     assert 10**6 < size < 36_000_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"model": "matrix_capsnet", "decoder": "deconvolution"}, "no reconstruction weight and a"),
+        ({"model": "matrix_capsnet", "reconstruction": True}, "add --reconstruction-weight"),
+        ({"model": "cnn", "decoder_learning_rate": 0.1}, "no reconstruction weight and a"),
+        ({"types": 8, "options": {"types": 4}}, "types is given twice, as 8 and as 4"),
+    ],
+)
+def test_options_without_effect_or_given_twice_are_refused(flags, message):
+    with pytest.raises(ValueError, match=message):
+        pipeline.prepare(None, flags)
+
+
+def test_a_decoder_is_trained_where_one_is_asked_for():
+    flags = {"reconstruction": True, "decoder": "deconvolution"}
+    assert "reconstruction_weight" not in pipeline.prepare("assemblies", flags)[1].options
+    more = {"model": "matrix_capsnet", "reconstruction_weight": 0.01}
+    assert pipeline.prepare(None, flags | more)[1].options["reconstruction_weight"] == 0.01
+
+
+def test_a_recipe_with_other_data_has_their_name_too():
+    assert pipeline.prepare("mnist", {"dataset": "fashion_mnist"})[0] == "mnist-fashion_mnist"
+    assert pipeline.prepare("mnist", {"epochs": 1})[0] == "mnist"

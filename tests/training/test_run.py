@@ -1,5 +1,6 @@
 """A whole run: what is stored is what was measured, and a finished run is not measured again."""
 
+import errno
 import json
 import os
 import shutil
@@ -254,3 +255,43 @@ def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(spli
     with pytest.raises(ValueError, match="the validation split of digits has other classes"):
         pipeline.run("x", RECIPE, fewer, tmp_path, device=torch.device("cpu"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_takes_the_scaling_and_the_order_of_classes_of_the_one_it_starts_from(
+    splits, tmp_path
+):
+    recipe = replace(RECIPE, options={**RECIPE.options, "standardised": True}, limit=64, epochs=1)
+    path, _ = pipeline.run("bright", recipe, splits, tmp_path, device=torch.device("cpu"))
+    said, start = [], replace(RECIPE, init_from=str(path))
+    suited = pipeline.suited(start, splits["train"], report=said.append)
+    assert suited.options["standardised"] is True and f"as '{path}' does" in said[0]
+    assert pipeline.suited(replace(RECIPE, init_from="digits"), splits["train"]).options == (
+        RECIPE.options
+    )
+    model = build_model(suited, splits["train"])
+    with pytest.raises(ValueError, match="the same classes in another order"):
+        train.start_from(model, str(path), classes=splits["train"].classes[::-1])
+
+
+def test_a_second_network_is_not_written_into_the_folder_of_another(finished, splits, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    with pytest.raises(ValueError, match=r"x\.safetensors is another network: .*by its name"):
+        pipeline.run("y", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+
+
+def test_a_card_names_the_data_set_and_not_the_alias_by_which_it_was_asked_for(splits, tmp_path):
+    recipe = replace(RECIPE, dataset="npz")
+    own = {name: replace(part, kind="arrays") for name, part in splits.items()}
+    card = cards.describe(tmp_path / "x.safetensors", recipe, own, torch.device("cpu"), {})
+    assert card["dataset"]["name"] == "arrays"
+
+
+def test_a_folder_that_cannot_be_locked_is_refused_before_the_training(
+    splits, tmp_path, monkeypatch
+):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", denied)
+    with pytest.raises(PermissionError):
+        pipeline.run("x", RECIPE, splits, tmp_path, device=torch.device("cpu"))

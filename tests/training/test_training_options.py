@@ -163,6 +163,23 @@ def test_batches_that_must_stay_whole_are_refused_where_they_do_not_fit(
         fit(recipe, *parts, tmp_path, model=model)
 
 
+@pytest.mark.parametrize("name", ["resnet", "capsnet"])
+def test_batch_norm_of_one_image_is_refused_in_every_network(parts, tmp_path, name):
+    decoder_norm = {**RECIPE.options, "decoder_norm": True}
+    options = {"resnet": {"channels": (2,), "blocks": 1}, "capsnet": decoder_norm}
+    recipe = replace(RECIPE, model=name, options=options[name], batch_size=len(parts[0]) - 1)
+    with pytest.raises(ValueError, match="batch norm needs at least 2 images at a time"):
+        fit(recipe, *parts, tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"routing": "em"}, {"margin_present": 0.6}])
+def test_the_margin_loss_of_training_is_that_of_validation(parts, tmp_path, options):
+    still = {"learning_rate": 1e-12, "epochs": 2, "options": {**RECIPE.options, **options}}
+    _, history = fit(replace(STILL, **still), parts[0], parts[0], tmp_path)
+    for epoch in history:
+        assert epoch.train_margin_loss == pytest.approx(epoch.validation_margin_loss, rel=1e-3)
+
+
 @pytest.fixture
 def plateau(monkeypatch):
     """Validation accuracies and losses that are best in epoch 3, whatever is trained."""

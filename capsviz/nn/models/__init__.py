@@ -52,7 +52,7 @@ class Objective(NamedTuple):
     """What training minimises, and its parts for each image."""
 
     loss: Tensor  # ()
-    margin: Tensor  # (B,)
+    margin: Tensor  # (B,) what it is without the reconstruction
     reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
 
 

@@ -68,6 +68,11 @@ class Network(nn.Module):
     settings: Any
 
     @property
+    def whole_batches(self) -> bool:
+        """Return whether a batch must be computed whole: parts would have other statistics."""
+        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
+
+    @property
     def config(self) -> dict:
         """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
@@ -235,11 +240,6 @@ class ClassPoses(Network):
         shape = (c.classes, numbers, c.image_shape)
         return decoders.Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
 
-    @property
-    def whole_batches(self) -> bool:
-        """Return whether a batch must be computed whole: parts would have other statistics."""
-        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
-
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
         if self.decoder is None:
@@ -300,6 +300,18 @@ def require_class_poses(settings) -> None:
             f"got {settings.margin_absent} and {settings.margin_present}"
         )
     require_known("decoder", settings.decoder, decoders.available())
+    margin = settings.objective == "margin"
+    for option in ("margin_present", "margin_absent", "absent_weight"):
+        require_used(settings, option, margin, f"on the objective '{settings.objective}'")
+
+
+def require_used(settings, option: str, used: bool, where: str) -> None:
+    """Raise ValueError for a setting that is not the default and has no effect there."""
+    if (
+        not used
+        and getattr(settings, option) != type(settings).__dataclass_fields__[option].default
+    ):
+        raise ValueError(f"{option} has no effect {where}: drop it")
 
 
 class Classifier(Network):

@@ -15,14 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.discovery import parameters
+from capsviz.discovery import load, parameters
 from capsviz.nn import children, convolution, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm, initial_std
 from capsviz.nn.children import Capsules, PrimaryCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import Convolution
 from capsviz.nn.images import require_shape
-from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
+    require_used,
+    routing_values,
+    settings_from,
+)
 from capsviz.nn.routing import em
 from capsviz.validation import Above, Positive, Sizes, Weight
 
@@ -94,6 +100,10 @@ def check(config: Config) -> None:
             f"'{config.stem}' and primary '{config.primary}'"
         )
     require_class_poses(config)
+    makes = load(stems.PACKAGE, config.stem, what="stem").build
+    require_used(
+        config, "channels", "channels" in parameters(makes), f"on the stem '{config.stem}'"
+    )
     if config.transform == "type" and config.children == config.types:
         raise ValueError("transform=type is for several positions, got one: take own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions

@@ -13,6 +13,7 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, Literal, cast
 
 import torch
@@ -25,7 +26,13 @@ from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.images import require_shape
-from capsviz.nn.models._bases import ClassPoses, require_class_poses, routing_values, settings_from
+from capsviz.nn.models._bases import (
+    ClassPoses,
+    require_class_poses,
+    require_used,
+    routing_values,
+    settings_from,
+)
 from capsviz.validation import Above, Positive, Sizes, Weight
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
@@ -68,6 +75,8 @@ class Config:
 def check(config: Config) -> None:
     """Raise ValueError for settings that make no network, MemoryError for too large ones."""
     require_class_poses(config)
+    cooled = "final_temperature" in parameters(routing.get(config.routing).route)
+    require_used(config, "final_temperature", cooled, f"on the routing '{config.routing}'")
     if min(config.pose) < 2 or config.pose[0] != config.pose[1]:
         raise ValueError(f"pose must be a square matrix, at least 2 x 2, got {config.pose}")
     sides = [min(grid[1:]) for grid in config.grids]
@@ -103,6 +112,7 @@ class MatrixCapsNet(ClassPoses):
     """
 
     settings: Config
+    __signature__ = signature(Config)  # what `help` shows
     pose_shape: tuple[int, int]
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):

@@ -20,7 +20,7 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     stem: str = "slim"  # a file in capsviz/nn/stems
-    types: Positive = 16  # of the capsules that the stem would make: sets its width
+    types: Positive = 16  # of the capsules that the stem would make: the slim stem's width
     primary_dimensions: Positive = 8
 
 

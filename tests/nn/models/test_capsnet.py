@@ -1,3 +1,5 @@
+from inspect import signature
+
 import pytest
 import torch
 from helpers import literal as twins
@@ -5,6 +7,7 @@ from helpers.fixtures import build_strong, build_tiny
 
 from capsviz import memory
 from capsviz.nn import models, routing
+from capsviz.nn.models import efficient_capsnet
 
 
 def build_meta(image_shape=(1, 28, 28), classes=10, **options):
@@ -186,3 +189,22 @@ def test_outputs_are_float32_under_autocast(tiny, tiny_images):
         output = tiny(tiny_images)
         made = tiny.decode(output.poses, output.lengths.argmax(1))
     assert {x.dtype for x in (*output, made)} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("capsnet", {"stem": "slim", "channels": 64}),
+        ("efficient_capsnet", {"channels": 64}),
+        ("capsnet", {"routing": "em", "margin_present": 0.8}),
+        ("matrix_capsnet", {"routing": "dynamic", "final_temperature": 0.5}),
+    ],
+)
+def test_settings_without_effect_are_refused(name, options):
+    with pytest.raises(ValueError, match="has no effect on the "):
+        models.build(name, (1, 28, 28), 10, **options)
+
+
+def test_the_slim_network_has_the_settings_of_every_other():
+    known = signature(efficient_capsnet.build).parameters
+    assert known["stem"].default == "slim" and "standardised" in known
