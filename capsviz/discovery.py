@@ -90,6 +90,14 @@ def summary(package: str, name: str) -> str:
         return f"(cannot be read: {error.msg}, line {error.lineno})"
 
 
+def root_of(file: Path) -> Path:
+    """Return the folder from which a Python file is imported: above its package, if it has one."""
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
 def parameters(function) -> tuple[str, ...]:
     """Return the parameter names of a function; none for anything else."""
     from inspect import signature

@@ -286,3 +286,25 @@ def test_a_network_wrapped_in_python_says_what_would_build_it_anew():
     net = capsviz.wrap(zoo.Unsqueezed(), zoo.SHAPE, zoo.CLASSES)
     with pytest.raises(ValueError, match="a wrapped Unsqueezed cannot be built anew: expect"):
         untrained.untrained_like(net)
+
+
+@pytest.mark.parametrize("line", ["from .layers import *", "from models.layers import *"])
+def test_a_file_of_a_package_is_imported_from_above_it(tmp_path, monkeypatch, line):
+    monkeypatch.syspath_prepend(HERE)
+    package = tmp_path / "proj/models"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "layers.py").write_text("from helpers.public_layouts import *\n")
+    (package / "net.py").write_text(f"{line}\ndef build():\n    return Unsqueezed()\n")
+    net = open_network(f"{package / 'net.py'}:build", **SMALL)
+    assert type(net.network).__name__ == "Unsqueezed"
+    for name in [one for one in sys.modules if one.partition(".")[0] == "models"]:
+        del sys.modules[name]
+
+
+def test_a_parser_of_arguments_in_a_file_finds_none(file, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["capsviz", "evaluate", "--network", "x"])
+    parser = "import argparse\nP = argparse.ArgumentParser().parse_args()\n"
+    file.write_text(parser + FILE)
+    open_network(f"{file}:dynamic", **SMALL)
+    assert sys.argv[1] == "evaluate"

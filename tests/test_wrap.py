@@ -1014,3 +1014,137 @@ def test_first_couplings_may_be_a_constant_of_the_classes_that_the_same_line_sca
     close(seen.couplings[0], torch.full((5, I, J), 1 / J), 1e-6)
     close(seen.couplings[1], couplings, 1e-5)
     close(seen.poses[-1], zoo.squash(torch.einsum("bij,bije->bje", active * couplings, seen.votes)))
+
+
+class Rescaled(zoo.Base):
+    """Couplings are rescaled by something that is made of them; `given` takes their place."""
+
+    def __init__(self, rescale=lambda c: c):
+        super().__init__()
+        self.rescale, self.given = rescale, None
+
+    def votes(self, x):
+        return torch.einsum("ijed,bid->bije", self.W, self.encode(x))
+
+    def route(self, votes):
+        b = torch.zeros(votes.shape[:3])
+        for _ in range(3):
+            c = b.softmax(-1)
+            c = self.rescale(c if self.given is None else self.given.expand_as(c))
+            v = zoo.squash((c[..., None] * votes).sum(1))
+            b = b + torch.einsum("bije,bje->bij", votes, v)
+        return v
+
+    def forward(self, x):
+        return self.route(self.votes(x)).norm(dim=2)
+
+
+@pytest.mark.parametrize(
+    "rescale",
+    [
+        lambda c: c / c.sum(1, keepdim=True) * 5,
+        lambda c: c / c.amax(2, keepdim=True),
+        lambda c: c * (c > 0.33),
+        lambda c: torch.where(c > 0.33, c, torch.zeros(())),
+        lambda c: c.masked_fill(c < c.topk(2, 2).values[..., -1:], 0.0),
+    ],
+    ids=["slots", "largest", "mask", "where", "top two"],
+)
+@pytest.mark.parametrize("given", ["uniform", None])
+def test_given_couplings_reach_all_that_is_made_of_the_softmax(rescale, given, images):
+    net = wrapped(Rescaled(rescale))
+    other = given or torch.rand(5, I, J, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    seen = capsviz.trace(net, images, couplings=other)
+    net.network.given = torch.full((5, I, J), 1 / J) if given else other
+    with torch.no_grad():
+        close(seen.lengths, net.network(images))
+
+
+class Chunked(Rescaled):
+    def route(self, votes):
+        c = (votes.sum(-1) * 0.1).softmax(-1)
+        parts = zip(c.chunk(3, 1), votes.chunk(3, 1), strict=True)
+        return zoo.squash(sum((some[..., None] * own).sum(1) for some, own in parts))
+
+
+def test_a_sum_over_a_part_of_the_children_is_no_layer():
+    with pytest.raises(NoCapsulesError, match="weighs none"):
+        wrapped(Chunked)
+
+
+class Twice(Rescaled):
+    """Two routings by one function; the scores are of the first."""
+
+    def forward(self, x):
+        votes = self.votes(x)
+        return {
+            "shape": self.route(votes).norm(dim=2),
+            "colour": self.route(votes.flip(3)).norm(dim=2),
+        }
+
+
+def test_of_two_routings_in_one_line_each_can_be_named(images):
+    how = {"scores": lambda out: out["shape"]}
+    with pytest.raises(ValueError, match=r"\(1\), 3 iterations; .* \(2\), 3 iterations; say which"):
+        wrapped(Twice, **how)
+    net = wrapped(Twice, **how, pair="(1)")
+    with torch.no_grad():
+        close(capsviz.trace(net, images).poses[-1].norm(dim=2), net.network(images)["shape"])
+
+
+class Looped(zoo.Base):
+    """Votes of all layers are made in one line."""
+
+    class Routing(torch.nn.Module):
+        def forward(self, votes):
+            return Rescaled(lambda c: c).route(votes)
+
+    def __init__(self):
+        super().__init__()
+        sizes = ((I, 4, 4, 4), (4, J, E, 4))
+        self.weights = torch.nn.ParameterList(torch.randn(one) for one in sizes)
+        self.routings = torch.nn.ModuleList(self.Routing() for _ in sizes)
+
+    def forward(self, x):
+        u = self.encode(x)
+        for weight, routing in zip(self.weights, self.routings, strict=True):
+            votes = torch.einsum("ijed,bid->bije", weight, u)
+            u = routing(votes)
+        return u.norm(dim=2)
+
+
+def test_votes_of_a_layer_are_its_own_where_others_share_its_code(images):
+    net = wrapped(Looped)
+    for layer, shape in ((0, (5, I, 4, 4)), (1, (5, 4, J, E))):
+        seen = capsviz.trace(net, images, layer=layer)
+        assert seen.votes.shape == shape
+    with torch.no_grad():
+        close(seen.lengths, net.network(images))
+
+
+def test_scores_that_are_sorted_are_no_classes(images):
+    class Sorted(zoo.Einsum):
+        def forward(self, x):
+            return super().forward(x)["poses"].norm(dim=2).sort(1, descending=True)
+
+    net = wrapped(Sorted)
+    seen = capsviz.trace(net, images)
+    close(seen.lengths, seen.poses[-1].norm(dim=2))
+
+
+def test_scores_in_another_order_than_the_poses_are_refused():
+    class Reversed(zoo.Einsum):
+        def forward(self, x):
+            return super().forward(x)["poses"].norm(dim=2).flip(1)
+
+    with pytest.raises(ValueError, match="norms of the poses in another order"):
+        wrapped(Reversed)
+
+
+def test_scores_that_are_nan_are_said_to_be():
+    class Broken(zoo.Einsum):
+        def forward(self, x):
+            return super().forward(x)["poses"].norm(dim=2) * float("nan")
+
+    with pytest.raises(ValueError, match="scores are not finite"):
+        wrapped(Broken)

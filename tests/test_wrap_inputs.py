@@ -253,3 +253,32 @@ def test_a_pickled_network_of_other_inputs_is_wrapped_again_alike(tmp_path):
     torch.save(network, tmp_path / "network.pt")
     again = torch.load(tmp_path / "network.pt", weights_only=False)
     assert torch.equal(capsviz.trace(again, ids).lengths, capsviz.trace(network, ids).lengths)
+
+
+class Times(Text):
+    """Time stamps in seconds, of which float32 keeps a minute."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(LENGTH, I * D)
+
+    def votes(self, times):
+        seconds = (times - 1.7e9).float() / 1e3
+        u = zoo.squash(self.first(seconds).view(-1, I, D) * 3)
+        return torch.einsum("ijed,bid->bije", self.matrices, u)
+
+
+def test_inputs_of_double_precision_stay_so():
+    times = 1.7e9 + torch.rand(4, LENGTH, dtype=torch.double) * 1e3
+    net = capsviz.wrap(Times().eval(), classes=J, example=times)
+    with torch.no_grad():
+        torch.testing.assert_close(capsviz.trace(net, times).lengths, net.network(times))
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [(torch.randn(4, 12, dtype=torch.cfloat), "complex"), (torch.eye(4).to_sparse(), "sparse")],
+)
+def test_tensors_that_no_row_holds_are_refused(example, said):
+    with pytest.raises(ValueError, match=f"holds a {said} tensor: give .* and call="):
+        capsviz.wrap(Text(), classes=J, example=example)

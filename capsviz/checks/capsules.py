@@ -274,7 +274,9 @@ class PrimaryCapsules:
             return change(tensor) if tuple(tensor.shape[1:]) in shapes else tensor
 
         taps = self.above.taps("primary") if self.above.routed and self.by_hand is None else []
-        output, readings = self.caller.changed(events, own, images, taps, "primary", self.by_hand)
+        output, readings = self.caller.changed(
+            events, own, images, taps, ("primary", 1), self.by_hand
+        )
         if self.by_hand is not None:
             return output
         return readings["primary"][-1] if taps else output["primary"]

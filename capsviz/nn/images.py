@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 
 def like_of(network: nn.Module) -> Tensor:
-    """Return a tensor of the type and device that a network's images must have."""
-    return next(network.parameters(), torch.zeros(()))
+    """Return a tensor of the type and device that a network's images or inputs must have."""
+    own = next(network.parameters(), torch.zeros(()))
+    return own.double() if getattr(network, "takes_double", False) else own
 
 
 def require_shape(images: Tensor, shape: tuple[int, ...]) -> None:

@@ -94,6 +94,11 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     for name, difference in _differences(whole).items():
         if name not in said:
             yield f"{difference}: {MEANT.format(name)}"
+    if (order := _order(whole)) is not None:
+        yield (
+            "scores are the norms of the poses in another order (class 0 is pose "
+            f"{order[0]}): give scores= in the order of the poses"
+        )
     if "couplings" not in said:
         yield from _not_replaced(model, images, whole)
     yield from _misplaced(model, images, whole)
@@ -263,6 +268,20 @@ def differences(model: Any, images: Tensor) -> dict[str, str]:
     traced = shown(model, _seven(model, images))
     wrong = [*_misshapen(model, traced), *_not_finite(traced)]
     return {} if wrong else _differences(traced)
+
+
+def _order(traced: dict) -> list[int] | None:
+    """Return the pose of each class if lengths are the poses' norms in another order, else None."""
+    if "poses" not in traced or "activations" in traced:
+        return None
+    lengths, norms = traced["lengths"].double(), traced["poses"][-1].double().norm(dim=-1)
+    if lengths.shape != norms.shape:
+        return None
+    off = (lengths[:, :, None] - norms[:, None]).abs().amax(0)  # (J, J)
+    order = off.argmin(1)
+    fits = bool((off.gather(1, order[:, None]) <= allowed(traced.values())).all())
+    moved = sorted(order.tolist()) == list(range(len(order))) != order.tolist()
+    return order.tolist() if fits and moved else None
 
 
 def _differences(traced: dict) -> dict[str, str]:

@@ -21,8 +21,8 @@ WHOLE = 2**24  # whole numbers from here on are not all float32 numbers
 class Example:
     """A few inputs of a network, with the images' axis first in every tensor that has one.
 
-    ValueError for an example without tensors or without such an axis, or whole numbers that a
-    float32 cannot hold.
+    ValueError for an example without tensors or without such an axis, complex or sparse ones, or
+    whole numbers that a float32 cannot hold.
     """
 
     value: Any
@@ -30,6 +30,14 @@ class Example:
     def __post_init__(self):
         if not tensors(self.value):
             raise ValueError(f"example= must hold tensors, got {type(self.value).__name__}")
+        for one in tensors(self.value):
+            if one.is_complex() or one.layout is not torch.strided:
+                kind = "complex" if one.is_complex() else "sparse"
+                instead = "torch.view_as_real(x)" if one.is_complex() else "dense tensors"
+                raise ValueError(
+                    f"example= holds a {kind} tensor: give {instead}, and call=lambda network, x: "
+                    "... makes of it what the network takes"
+                )
         if not all(one.dim() > 1 or one is not self.parts[0] for one in self.parts):
             raise ValueError(
                 f"example= starts with a tensor {tuple(self.parts[0].shape)}, expected inputs "
@@ -42,6 +50,11 @@ class Example:
         every = tensors(self.value)
         count = len(every[0]) if every[0].dim() else 0
         return [one for one in every if one.dim() and len(one) == count] or every[:1]
+
+    @property
+    def is_double(self) -> bool:
+        """Return whether any of its numbers are float64."""
+        return any(one.dtype == torch.float64 for one in self.parts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,7 +80,7 @@ class Example:
         whole = [one.double() for one in given if not one.is_floating_point()]  # truth values, too
         if any((one.abs() >= WHOLE).any() for one in whole):
             raise ValueError(f"expected whole numbers below {WHOLE:,}, as float32 holds them")
-        kind = torch.float64 if any(one.dtype == torch.float64 for one in given) else torch.float32
+        kind = torch.float64 if self.is_double else torch.float32
         flat = [one.to(kind).reshape(len(one), prod(one.shape[1:])) for one in given]
         return torch.cat(flat, 1).reshape(len(flat[0]), *self.shape)
 
@@ -77,7 +90,9 @@ class Example:
         new = {}
         for own, piece in zip(self.parts, pieces, strict=True):
             piece = piece.reshape(len(rows), *own.shape[1:])
-            new[id(own)] = piece if own.is_floating_point() else piece.round().to(own.dtype)
+            whole = not own.is_floating_point()
+            kept = not whole and torch.float64 not in (rows.dtype, own.dtype)
+            new[id(own)] = piece if kept else (piece.round() if whole else piece).to(own.dtype)
         move = {id(one): one.to(rows.device) for one in tensors(self.value)}
         return replaced(self.value, move | new)
 
@@ -90,11 +105,12 @@ class Example:
         generator = torch.Generator().manual_seed(seed)
         made = []
         for own in self.parts:
-            flat, size = own.detach().cpu().float().flatten(), (count, *own.shape[1:])
+            flat, size = own.detach().cpu().double().flatten(), (count, *own.shape[1:])
             if own.is_floating_point():
                 low, high = flat.aminmax()
-                one = low + torch.rand(size, generator=generator) * ((high - low) or 1)
+                one = low + torch.rand(size, generator=generator).double() * ((high - low) or 1)
             else:
                 one = flat[torch.randint(len(flat), size, generator=generator)]
             made.append(one.flatten(1) if one.dim() > 1 else one[:, None])
-        return torch.cat(made, 1).reshape(count, *self.shape)
+        kind = torch.float64 if self.is_double else torch.float32
+        return torch.cat(made, 1).reshape(count, *self.shape).to(kind)

@@ -92,6 +92,10 @@ class Flow:
                 else:
                     yield step
 
+    def occurrence(self, event: Event) -> int:
+        """Return how often the site of an event was reached with it, the first time 1."""
+        return sum(one.site == event.site for one in self.events[: event.index + 1])
+
     def ancestors(self, index: int, until: int | None = None) -> set[int]:
         """Return the events that an event depends on, not by way of the one `until`."""
         reached, left = set(), [index]

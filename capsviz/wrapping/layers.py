@@ -216,6 +216,10 @@ class Round:
     softmax: Event | None  # None where couplings come from none, as in the first iteration of EM
     logits: tuple[Event, int, Roles] | None = None  # the event that reads them, and at which input
     biased: bool = False  # something was added to the softmax
+    normalised: bool = False  # couplings are scaled by something that is made of them
+    whole: Roles | None = (
+        None  # of the softmax's output, where they are then put in, if they can be
+    )
 
     @property
     def scaled(self) -> bool:
@@ -341,9 +345,24 @@ def _round(
     if total_roles is None or entry_roles is None:
         return None
     logits = _logits(flow, softmax, before, entry_product, entry_roles)
+    normalised = entry is not None and any(
+        source is not None and softmax.index in {source[0], *flow.ancestors(source[0])}
+        for k, source in enumerate(flow.sources[goes_in.index])
+        if k != path[entry].position
+    )
+    whole = roles_before(softmax.outputs[0], path, how, roles)
+    if whole is not None:
+        sizes = dict.fromkeys("IJ", 1)
+        for letter, size in zip(whole, softmax.outputs[0].shape, strict=True):
+            sizes[letter] = sizes.get(letter, 1) * size
+        frame = broadcast_shapes(weights.shape, votes.shape)
+        counts = {k: prod(n for n, own in zip(frame, roles, strict=True) if own == k) for k in "IJ"}
+        if sizes["I"] > counts["I"]:  # a part of the children alone
+            return None
+        whole = whole if normalised and sizes["J"] == counts["J"] else None
     return Round(
         event, how, roles, total, total_roles, goes_in, entry_product, entry_roles, softmax,
-        logits, biased,
+        logits, biased, normalised, whole,
     )  # fmt: skip
 
 
@@ -405,12 +424,14 @@ class Layer:
     rounds: list[Round] = field(default_factory=list)
     weighing: str = "softmax"  # the function whose result weighs the votes
     apart: Event | None = None  # a softmax whose couplings differ between the numbers of a pose
+    call: int = 0  # of its place, the first 1, where one line routes several layers
 
     @property
     def place(self) -> str:
         """Return module, file and line of its softmax."""
         softmaxes = [turn.softmax for turn in self.rounds if turn.softmax]
-        return (softmaxes or [self.rounds[-1].event])[-1].place
+        place = (softmaxes or [self.rounds[-1].event])[-1].place
+        return f"{place} ({self.call})" if self.call else place
 
     def leads_to(self, other: Layer, flow: Flow) -> bool:
         """Return whether the votes of another layer are made of this one's last sum."""
@@ -456,7 +477,11 @@ def layers(flow: Flow, batch: int, classes: int, weighing: str = "softmax") -> l
         layer.apart = next((one for one in refused if _is_apart(flow, layer, one)), None)
         _add_unweighed(flow, layer, known)
         layer.rounds.sort(key=lambda turn: turn.event.index)
-    return sorted(collected, key=lambda layer: layer.rounds[-1].event.index)
+    collected.sort(key=lambda layer: layer.rounds[-1].event.index)
+    places = [layer.place for layer in collected]
+    for k, (place, layer) in enumerate(zip(places, collected, strict=True)):
+        layer.call = places[: k + 1].count(place) if places.count(place) > 1 else 0
+    return collected
 
 
 def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:

@@ -1,6 +1,7 @@
 """Open a network from the command line: `--network FILE.py:FUNCTION --weights FILE`."""
 
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -16,7 +17,7 @@ from torch import nn
 
 from capsviz.checkpoint import sha256, sha256_of_tensors
 from capsviz.checkpoint.containers import load_into
-from capsviz.discovery import some, unknown
+from capsviz.discovery import root_of, some, unknown
 from capsviz.nn.images import like_of
 from capsviz.provenance import commit_of
 from capsviz.tracing import abilities, evaluating
@@ -112,12 +113,14 @@ _folders: set[Path] = set()  # of files that were opened
 
 
 @contextmanager
-def _importing(folder: Path) -> Iterator[None]:
+def _importing(file: Path) -> Iterator[None]:
     """Run the code of a file: import from its folder, without a GPU if there is none, quietly.
 
-    Its folder stays the last on the path, for imports inside `forward`. What another file imported
-    from its own folder, under a name that is also in this one, is not taken for it.
+    Of a package it is the folder above. It stays the last on the path but the working directory,
+    for imports inside `forward`. What another file imported from its own folder, under a name that
+    is also in this one, is not taken for it. A parser of arguments finds none.
     """
+    folder = root_of(file)
     here = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".py"}
     for name in [one for one in sys.modules if one.partition(".")[0] in here - {"capsviz"}]:
         above = Path(getattr(sys.modules[name], "__file__", None) or "").parents
@@ -125,10 +128,14 @@ def _importing(folder: Path) -> Iterator[None]:
             del sys.modules[name]
     _folders.add(folder)
     sys.path.insert(0, str(folder))
+    typed, sys.argv = sys.argv, [str(file)]
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     try:
         with without_cuda(), on_stderr:
             yield
     finally:
+        sys.argv = typed
         with suppress(ValueError):
             sys.path.remove(str(folder))
         if str(folder) not in sys.path:
@@ -146,7 +153,7 @@ def _located(spec: str, arguments: int = 0) -> tuple[Path, str, Callable]:
         raise ValueError(f"expected FILE.py:FUNCTION, got '{spec}'")
     if not path.is_file():
         raise ValueError(f"there is no file '{file}'")
-    with _importing(path.parent):
+    with _importing(path):
         module = _import(path)
     function = getattr(module, name, None)
     if not callable(function):
@@ -168,14 +175,19 @@ def _located(spec: str, arguments: int = 0) -> tuple[Path, str, Callable]:
 
 def _import(path: Path) -> ModuleType:
     name = f"_network_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    package = ".".join(path.parent.relative_to(root_of(path)).parts)
+    if package:
+        name = f"{package}.{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it is a .py file
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickles look there
     try:
+        if package:
+            importlib.import_module(package)
+        sys.modules[name] = module  # dataclasses and pickles look there
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise ValueError(f"{path} cannot be imported: {in_words(error)}") from error
     return module
 
@@ -185,7 +197,7 @@ def _built(
     dataset: Mapping | None, device: torch.device | str,
 ) -> tuple[nn.Module, dict]:  # fmt: skip
     """Call the function and load the weights; the module, and its card."""
-    with _importing(path.parent):
+    with _importing(path):
         try:
             module = function()
         except (Exception, SystemExit) as error:

@@ -28,6 +28,7 @@ from capsviz.wrapping.taps import (
     OfModule,
     Reader,
     Recipe,
+    SoftmaxEntry,
     Tap,
     TapPass,
     Watched,
@@ -54,9 +55,10 @@ class Inferred:
     readers: dict[str, Reader] = field(default_factory=dict)
     facts: list[tuple[str, str]] = field(default_factory=list)  # parts, and how they were found
     scores: Callable | None = None  # output -> (B, J); None: norms of the poses
-    entries: tuple[Entry, ...] = ()  # where couplings can be put in
+    entries: tuple[Entry | SoftmaxEntry, ...] = ()  # where couplings can be put in
     child_entry: ChildEntry | None = None  # where children can be put in
     children: int | None = None  # how many
+    reads: dict[str, int] = field(default_factory=dict)  # up to this layer, where others share code
     decode: Callable | None = None  # (poses (B, J, E), classes (B,)) -> images
     places: Places = NOWHERE
     passes: int | None = None  # routing iterations in the recorded pass
@@ -104,6 +106,11 @@ class Bare(nn.Module):
     def draw(self) -> Callable | None:
         """(count, seed) -> random inputs; None for a network that takes images."""
         return None if self.recipe.example is None else self.recipe.draw
+
+    @property
+    def takes_double(self) -> bool:
+        """Whether its inputs hold numbers that float32 would round."""
+        return self.recipe.example is not None and self.recipe.example.is_double
 
     def rows(self, inputs: Any) -> Tensor:
         """Return inputs as the example has them, or images, as one tensor (N, ...)."""
@@ -320,7 +327,7 @@ class Wrapped(Bare):
         taps = taps_of(self.inferred.readers, (part,))
         if not taps:
             return self.look(images, keep=(part,))[part].flatten(2)
-        _, mode = self.passed(images, taps, until=part)
+        _, mode = self.passed(images, taps, until=(part, self.inferred.reads.get(part, 1)))
         return mode.readings[part][-1].flatten(2)
 
     def joined(self, readings: Mapping[str, list[Tensor]], count: int) -> dict[str, Tensor]:
@@ -330,7 +337,8 @@ class Wrapped(Bare):
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) for v in values]
-            whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else values[-1]
+            own = values[: self.inferred.reads.get(part, len(values))]  # not of the layers above
+            whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else own[-1]
             if order is not None and part != "poses":
                 axis = 2 if part in PER_ITERATION else 1
                 whole = whole.index_select(axis, order.to(whole.device))

@@ -32,6 +32,7 @@ WAYS = {
     "exp": lambda result: result.exp(),
     "as they are": lambda result: result,
 }
+SORTS = ("sort", "topk", "msort")
 NAMES = ("softmax", "sigmoid", "exp", "norms")  # that scores= takes; "norms" of the poses
 
 
@@ -64,6 +65,8 @@ def find_scores(
     """
     candidates = _candidates(output, batch, classes) or _candidates(output, batch, classes, flow)
     candidates = _without_logits(candidates)
+    for name in [k for k in candidates if _is_sorted(flow, pick(output, k))]:
+        del candidates[name]  # its columns are ranks, not classes
     if not candidates:
         return None, "none found"
     if len(candidates) > 1:
@@ -77,6 +80,15 @@ def find_scores(
     way = way or _way(values, where)
     suffix = "" if way == "as they are" else f", {way} of it"
     return lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix
+
+
+def _is_sorted(flow: Flow, tensor: Tensor) -> bool:
+    """Return whether a tensor was made by a sort, views undone."""
+    port = flow.port(tensor)
+    made = None if port is None else flow.events[port[0]]
+    while made is not None and is_view(made):
+        made = flow.maker(made, 0)
+    return made is not None and made.name in SORTS
 
 
 def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tensor]:
@@ -138,6 +150,9 @@ def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
 
 
 def _way(values: Tensor, where: str) -> str:
+    if not values.isfinite().all():
+        count = int((~values.isfinite()).sum())
+        raise ValueError(f"{where}: {count} of {values.numel()} scores are not finite")
     low, high = float(values.min()), float(values.max())
     if low >= 0 and high <= 1 + 1e-5:
         return "as they are"

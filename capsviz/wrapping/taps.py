@@ -1,6 +1,7 @@
 """Run a pass of a network, read named tensors from it, and put others in, without editing it."""
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -140,6 +141,27 @@ class Entry(NamedTuple):
         return Change(self.site, call, dict.fromkeys(parts, couplings))
 
 
+class SoftmaxEntry(NamedTuple):
+    """Where couplings can be put in for all that reads them: the output of the softmax."""
+
+    site: Site
+    roles: Roles
+
+    def put(self, couplings: Tensor) -> Change:
+        """Return the change to couplings (B, I, J)."""
+
+        def call(function, *args, **kwargs):
+            own = function(*args, **kwargs)
+            placed = embed(couplings, "BIJ", self.roles, tuple(own.shape)).to(own).expand_as(own)
+            return (
+                placed.contiguous()
+                if written(function, args, kwargs) is None
+                else own.copy_(placed)
+            )
+
+        return Change(self.site, call)
+
+
 class ChildEntry(NamedTuple):
     """Where children can be put in: an input of an event."""
 
@@ -204,10 +226,10 @@ class OfModule:
 Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trace is read
 
 
-def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]]:
+def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry | SoftmaxEntry, ...]]:
     """Return taps for logits, couplings, weights and votes of all iterations, and their entries."""
     taps: dict[str, dict[Site, Tap]] = {}
-    entries: dict[Site, Entry] = {}
+    entries: dict[Site, Entry | SoftmaxEntry] = {}
 
     def tap(part: str, event: Event, read: Callable, roles: Roles) -> None:
         taps.setdefault(part, {})[event.site] = tap_at(part, event, read, roles)
@@ -223,7 +245,10 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]
             # not with a class for no parent beside the others
             if prod(n for n, role in shape if role == "J") in (1, layer.parents):
                 tap("logits", event, itemgetter(position), roles)
-        entries[turn.entry.site] = Entry(turn.entry.site, turn.entry_product, turn.entry_roles)
+        if turn.softmax is not None and turn.whole is not None:
+            entries[turn.softmax.site] = SoftmaxEntry(turn.softmax.site, turn.whole)
+        else:
+            entries[turn.entry.site] = Entry(turn.entry.site, turn.entry_product, turn.entry_roles)
     return {part: tuple(own.values()) for part, own in taps.items()}, tuple(entries.values())
 
 
@@ -242,7 +267,7 @@ def tap_of_place(part: str, place: Place) -> Tap:
 class TapPass(Pass):
     """Read what taps name, and make changes; `readings` holds a list for each part, in order.
 
-    `reached` says where changes were made. The pass ends when the part `until` is read.
+    `reached` says where changes were made. The pass ends when a part was read `until` times.
     """
 
     def __init__(
@@ -250,10 +275,11 @@ class TapPass(Pass):
         network: nn.Module,
         taps: Iterable[Tap],
         changes: Iterable[Change] = (),
-        until: str | None = None,
+        until: tuple[str, int] | None = None,
     ):
         super().__init__(network)
         self.taps, self.changes, self.until = list(taps), list(changes), until
+        self.read: Counter[str] = Counter()  # how often
         self.readings: dict[str, list[Tensor]] = {}
         self.reached: set[Site] = set()
         known = {tap.site for tap in self.taps} | {change.site for change in self.changes}
@@ -283,12 +309,13 @@ class TapPass(Pass):
         outputs = tensors(result) or inputs[:1]  # of `x[i] = y`, which returns nothing
         reads += [(tap.part, tap.read(outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
+            self.read[part] += 1
             values = self.readings.setdefault(part, [])
             if part == "votes":  # the last is enough, and they are large
                 values[:] = [tensor]
             else:
                 values.append(tensor.clone())
-        if self.until in self.readings:
+        if self.until is not None and self.read[self.until[0]] >= self.until[1]:
             raise PassEnd
         return result
 

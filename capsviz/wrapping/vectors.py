@@ -154,6 +154,12 @@ def poses(
                 f"in doubt: or {listed}; the scores are the norms of neither and none of them "
                 "alone is returned, so say which by poses='method:variable'"
             )
+    numbers, whole = rounds[-1].count("E"), rows(last[chosen].tensor, last[chosen].roles).shape[2]
+    if doubt is None and last[chosen].event.name in ("cat", "stack") and whole > numbers:
+        doubt = (
+            f"in doubt: {last[chosen].event.name} makes {whole} numbers of it, but votes have "
+            f"{numbers}: if an activation is one of them, name both by poses= and scores="
+        )
     before = [one[chosen] for one in passes[:-1] if len(one) > chosen]
     alike = all(_kind(one) == _kind(last[chosen]) for one in before)
     return [*(before if alike else []), last[chosen]], doubt

@@ -373,6 +373,7 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
     if layer is not None:
         known.readers, known.entries = readers_of_layer(layer)
         known.children = layer.children
+        known.reads["votes"] = flow.occurrence(layer.rounds[0].event)
         _say_layer(known, layer)
     elif options.couplings is not None:
         given("couplings", options.couplings)
@@ -387,6 +388,7 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
         else:
             tap = tap_of_place("primary", place)
             known.readers["primary"] = (tap,)
+            known.reads["primary"] = flow.occurrence(place.event)
             _, I, D = arrange(place.tensor, place.roles, "BID").shape
             known.child_entry = ChildEntry(tap.site, place.position, place.roles, (I, D))
             sizes = zip(place.tensor.shape, place.roles, strict=True)
@@ -447,6 +449,10 @@ def _say_layer(known: Inferred, layer: Layer) -> None:
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
         known.say("weights", f"{where}; what scales them is not taken for activations")
+    if any(turn.normalised and turn.whole is None for turn in layer.rounds):
+        known.say(
+            "note", "couplings are scaled by what is made of them, which stays if others are given"
+        )
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     known.say("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}")
 
