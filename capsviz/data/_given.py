@@ -47,7 +47,8 @@ def pixels(given) -> Tensor:
     if array.dim() != 4:
         raise ValueError(
             f"images of shape {shape}: expected (N, H, W), (N, C, H, W), (N, H, W, C), or squares "
-            "(N, H * W); what is no image needs Dataset(..., inputs=True)"
+            "(N, H * W); the shape of rows of a table is named by shape=, such as 8x8x3 or 3x8x8 "
+            "(--data-option); what is no image needs Dataset(..., inputs=True)"
         )
     return array
 

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,11 @@ def load(
             "MATLAB flattens pictures column by column, and these are read row by row: if they lie "
             "on their side (--save-figure shows it), transpose them and save them as .npz"
         )
+    if pixels.shape[1] not in (1, 2, 3, 4) and pixels.shape[1] == pixels.shape[2]:
+        unlike.append(
+            f"images have {pixels.shape[1]} channels: volumes are no images, and kernels see only "
+            "their rows and columns"
+        )
     missing = [name for name in _splits.SHARES if name not in found]
     chosen = np.arange(len(target))
     if source == "train" and missing:
@@ -129,8 +134,9 @@ def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndar
     common = os.path.commonpath([path.parent for path, _ in files])
     for path, _ in files:
         try:
-            with intact(path, ADVICE["table" if path.suffix.lower() == ".csv" else "arrays"]):
-                arrays = READERS[path.suffix.lower()](path, labels)
+            reader = READERS[path.suffix.lower()]
+            with intact(path, ADVICE["table" if reader is _csv else "arrays"]):
+                arrays = reader(path, labels)
         except ImportError as error:
             raise ModuleNotFoundError(needs(str(path), str(error.name))) from error
         before = path.parent.relative_to(common).parts  # as train/ and test/
@@ -186,6 +192,8 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     first = len(unnamed) if counted else (texts or [0])[0]
     column = known[0] if known else len(head) - 1 if labels else first
     others = [k for k in range(len(head)) if k != column and not (titled and k in rows)]
+    if titled:
+        others = _in_order(others, head)
     how: dict[str, Any] = {"delimiter": mark, "skiprows": int(titled), "quotechar": '"'}
     how |= {"comments": None, "encoding": "utf-8-sig"}
     try:
@@ -198,6 +206,20 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
         table = np.loadtxt(path, np.float32, usecols=others, ndmin=2, **how)
     usual = "labels" if known else f"labels, column {column + 1} of {len(head)}"
     return {"images": table, labels or usual: own}
+
+
+def _in_order(columns: list[int], head: Sequence[str]) -> list[int]:
+    """Return columns in the order of their names, if these are numbers or places of pixels.
+
+    Such as pixel10, px_10 and 2x1, which is row 2; a table may have them as text is sorted.
+    """
+    found = [re.fullmatch(r"(\D*)(\d+)(?:\D(\d+))?", head[k]) for k in columns]
+    if not all(found) or len({(one[1], one[3] is None) for one in found if one}) > 1:
+        return columns
+    places = [(int(one[2]), int(one[3] or 0)) for one in found if one]
+    if len(set(places)) < len(places):
+        return columns
+    return [columns[k] for k in sorted(range(len(columns)), key=places.__getitem__)]
 
 
 def _is_number(cell: str) -> bool:
@@ -230,7 +252,7 @@ def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 READERS: dict[str, Callable[[Path, str], dict[str, np.ndarray]]] = {
     ".npz": _npz, ".npy": lambda path, labels: {path.stem: np.load(path, allow_pickle=False)},
-    ".csv": _csv, ".mat": _mat, ".parquet": _parquet,
+    ".csv": _csv, ".tsv": _csv, ".mat": _mat, ".parquet": _parquet,
 }  # fmt: skip
 
 

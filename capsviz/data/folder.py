@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -74,7 +75,10 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
     doubts += _nested(_class_folders(ready[own], own))
     if split != "train" and "train" in ready:
         both = (_samples(ready, "train", root)[0], samples)
-        names = ([(path.stem, label) for path, label in some] for some in both)
+        names = (
+            [(_below(path, source), label) for path, label in some]
+            for some, source in zip(both, (ready["train"], ready[own]), strict=True)
+        )
         if both := _splits.groups_in_both(*names):
             doubts.append(
                 f"{len(both)} groups of file names ({discovery.some(both, 3)}) are also in train: "
@@ -156,6 +160,12 @@ def _samples(ready: Mapping[str, Path], split: str, root):
     return samples, classes, drawn_from
 
 
+def _below(path: Path, source: Path) -> str:
+    """Return the name of a picture without its ending, after its class folder."""
+    parts = path.relative_to(source).with_suffix("").parts[1:]
+    return "/".join(part for part in parts if not _splits.named(part)) or path.stem
+
+
 def own_name(root: str | Path) -> str:
     """Return what the pictures of a folder are called: as it is, but never as another data set."""
     name = re.sub(r"[^\w.+-]+", "-", Path(root).expanduser().resolve().name) or "pictures"
@@ -181,7 +191,10 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
     if root is None:
         raise NoFolderError(f"{needed}, but none was named")
     if not Path(root).is_dir():
-        what = "is a file: unpack it, or choose another --dataset"
+        what = (
+            "is a file: unpack it, or save arrays as .npz, .npy, .csv, .mat or .parquet (--dataset "
+            "arrays)"
+        )
         raise FileNotFoundError(
             f"{needed}, but {root} {what if Path(root).exists() else opening.absent(root)}"
         )
@@ -243,7 +256,7 @@ def _in_classes(root: Path) -> list[str]:
 
 def _class_folders(source: Path, split: str) -> dict[str, Path]:
     """Return the folders of a split's pictures, by class: those in `source`, or in these."""
-    found = {folder.name: folder for folder in opening.folders(source)}
+    found = {normalize("NFC", folder.name): folder for folder in opening.folders(source)}
     if split not in _in_classes(source):
         return found
     return {

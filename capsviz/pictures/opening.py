@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from PIL import Image, ImageFile, ImageOps
@@ -20,6 +21,7 @@ PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
 BYTE = 255  # what Pillow's pixels of 8 bits are divided by
+MASK = re.compile(r"(.+)[\W_](?:masks?|seg|segmentation|gt|groundtruth)(?:[\W_]*\d+)?", re.I)
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
 HINTS = {  # about endings that are left out
@@ -29,8 +31,8 @@ HINTS = {  # about endings that are left out
 
 
 def natural(name: str) -> tuple:
-    """Return the key that sorts names by the numbers in them: 2 before 11."""
-    parts = re.split(r"(\d+)", name)
+    """Return the key that sorts names by the numbers in them, 2 before 11, in any Unicode form."""
+    parts = re.split(r"(\d+)", normalize("NFC", name))
     return [int(part) if part.isdecimal() else part for part in parts], name
 
 
@@ -43,9 +45,10 @@ def folders(root: Path) -> list[Path]:
 def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
     """Return the pictures in a folder, by their endings, and its other files by ending.
 
-    Hidden files and folders count as "hidden"; a folder that links lead to twice is read once. The
-    order is that of torchvision's ImageFolder. `below` says whether to read the folders in it, too.
-    OSError for a folder that cannot be read.
+    Hidden files and folders count as "hidden", masks of pictures beside them (x_mask.png of x.png)
+    as "mask"; a folder that links lead to twice is read once. The order is that of torchvision's
+    ImageFolder. `below` says whether to read the folders in it, too. OSError for a folder that
+    cannot be read.
     """
     pictures: list[Path] = []
     others: Counter[str] = Counter()
@@ -65,6 +68,14 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
                 pictures.append(Path(place, name))
             else:
                 others[ending] += 1
+    stems = {path.with_suffix("") for path in pictures}
+    masks = {
+        path
+        for path in pictures
+        if (found := MASK.fullmatch(path.stem)) and path.with_name(found[1].rstrip(" _-")) in stems
+    }
+    others["mask"] += len(masks)
+    pictures = [path for path in pictures if path not in masks]
     return sorted(pictures, key=lambda path: (str(path.parent), path.name)), +others
 
 
@@ -95,13 +106,15 @@ def _endings() -> frozenset[str]:
 
 def in_words(others: Counter) -> str:
     """Return how many files are not pictures, by ending, and how many are hidden; "" for none."""
-    kinds = {ending: n for ending, n in others.most_common() if ending != "hidden"}
+    kinds = {ending: n for ending, n in others.most_common() if ending not in ("hidden", "mask")}
     texts = []
     if kinds:
         each = ", ".join(f"{n} {ending or 'without ending'}" for ending, n in kinds.items())
         hints = [hint for endings, hint in HINTS.items() if endings & set(kinds)]
         about = "; ".join([each, *hints])
         texts.append(f"{sum(kinds.values())} files that are not pictures ({about})")
+    if others["mask"]:
+        texts.append(f"{others['mask']} masks of the pictures beside them")
     if others["hidden"]:
         texts.append(f"{others['hidden']} hidden files or folders")
     return "; ".join(texts)

@@ -334,3 +334,23 @@ def test_damaged_files_and_missing_ones_are_named(tmp_path, ending):
     for place in (None, tmp_path / f"y{ending}"):
         with pytest.raises(FileNotFoundError, match=r"by --data-dir FILE, but"):
             data.load("arrays", "train", place)
+
+
+@pytest.mark.parametrize("name", ["pixel{n}", "{row}x{column}", "{n}"])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_pixels_are_in_the_order_of_their_names(tmp_path, name, ending):
+    names = [name.format(n=k, row=1 + k // 8, column=1 + k % 8) for k in range(64)]
+    order = np.random.default_rng(0).permutation(64)
+    with (tmp_path / f"x.{ending}").open("w", newline="") as file:
+        rows = csv.writer(file, delimiter="," if ending == "csv" else "\t")
+        rows.writerow(["label", *(names[k] for k in order)])
+        rows.writerows([k, *row.ravel()[order]] for k, row in zip(LABELS, IMAGES, strict=True))
+    parts = [data.load("arrays", split, tmp_path / f"x.{ending}") for split in data.SPLITS]
+    found = {one.numpy().tobytes() for part in parts for one in part.images[:, 0]}
+    assert found == {one.tobytes() for one in IMAGES}
+
+
+def test_volumes_are_doubted_as_images(tmp_path):
+    np.savez(tmp_path / "x.npz", images=np.zeros((30, 8, 8, 8), np.uint8), labels=LABELS)
+    part = data.load("arrays", "test", tmp_path / "x.npz")
+    assert any("8 channels: volumes are no images" in one for one in part.doubts)

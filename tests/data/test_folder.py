@@ -1,5 +1,6 @@
 """Class folders of a user's pictures: their splits, what is left out, and how pictures are read."""
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +171,35 @@ def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path, monkeypat
     assert "pictures in no class folder (1 in ., 3 in extra)" in part.left_out
     assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out
     assert part.left_out.count("\n") == 1
+
+
+def test_masks_beside_pictures_are_no_pictures(tmp_path):
+    make_folder(tmp_path, {"benign": 10, "normal": 10})
+    for k in range(10):
+        picture = tmp_path / f"benign/{k}.png"
+        picture.rename(picture.with_name(f"benign ({k}).png"))
+        Image.new("L", (9, 9)).save(picture.with_name(f"benign ({k})_mask.png"))
+    Image.new("L", (9, 9)).save(tmp_path / "benign/benign (0)_mask_1.png")
+    make_folder(tmp_path, {"a mask": 10})  # a class of that name
+    (tmp_path / "a mask/0.png").rename(tmp_path / "a mask/x_mask.png")
+    parts = [data.load("folder", split, tmp_path) for split in data.SPLITS]
+    assert sum(map(len, parts)) == 30
+    assert "11 masks of the pictures beside them" in parts[0].left_out
+
+
+def test_patients_in_folders_are_doubted_as_those_in_file_names_are(tmp_path):
+    for kind in "ab":
+        for patient in range(12):
+            make_folder(tmp_path / kind, {f"patient{kind}{patient:02}": 4})
+    assert any(
+        "groups of file names" in one for one in data.load("folder", "test", tmp_path).doubts
+    )
+
+
+def test_names_of_folders_are_compared_as_they_look(tmp_path):
+    for split, form in (("train", "NFC"), ("test", "NFD")):
+        make_folder(tmp_path / split, {unicodedata.normalize(form, "Äpfel"): 4, "Birnen": 4})
+    assert data.load("folder", "test", tmp_path).classes == ("Birnen", "Äpfel")
 
 
 def test_training_says_classes_counts_and_what_was_left_out(tmp_path, monkeypatch):
