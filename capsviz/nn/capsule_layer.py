@@ -240,9 +240,10 @@ class CapsuleLayer(nn.Module):
         Batch norm of the parents divides it as it does their logits.
         """
         known = {**self.learned, **self.options}
-        active = of_slots(activations.to(votes), self.links)
-        parts = evidence(self.routing_name, votes, routing, active, **known)
-        return parts if self.norm is None else parts / self.norm.logit_std
+        with without_autocast(votes.device):
+            active = of_slots(activations.to(votes), self.links)
+            parts = evidence(self.routing_name, votes, routing, active, **known)
+            return parts if self.norm is None else parts / self.norm.logit_std
 
     def inputs(
         self,
@@ -310,11 +311,7 @@ class CapsuleLayer(nn.Module):
         """Couplings as `route` takes them; ValueError for a list of other than its iterations."""
         if not isinstance(couplings, list | tuple):
             return couplings
-        count = options.get("iterations", 1)
-        if len(couplings) != count:
-            raise ValueError(
-                f"expected a list of couplings for {count} iterations, got {len(couplings)}"
-            )
+        routings.require_each(couplings, options.get("iterations", 1))
         return couplings if "iterations" in options else couplings[0]
 
     def _reparametrise(self) -> None:

@@ -134,9 +134,10 @@ def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
 
     Labels between 0 and 1 are weights of this mean (Szegedy et al. 2016, arXiv:1512.00567, eq. 3).
     """
+    activations = _wide(activations)
     present = _present(labels, activations)
-    shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
-    return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)
+    shares, total = (activations + TINY) / (activations + TINY).sum(1, keepdim=True), present.sum(1)
+    return -(shares.log() * present).sum(1) / total.where(total > 0, 1)
 
 
 def objective(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, **margin) -> Tensor:

@@ -4,6 +4,7 @@ import numpy as np
 
 from capsviz.statistics.comparison import of_resamples
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import wilson
 
 BINS = 15
 
@@ -18,7 +19,8 @@ def compare_calibration(
 
     Chance deviations within bins bias the value upwards, most where there is no gap (Kumar, Liang &
     Ma 2019, arXiv:1909.10155). The resamples, centred on the value, give its chance. Each interval
-    reaches down by the largest bias, that of gaps 2 standard errors nearer to zero than those seen;
+    reaches down by the largest bias, that of gaps 2 standard errors nearer to zero than those seen,
+    and in a bin whose answers are all right or all wrong by Wilson's interval of their share;
     a difference also reaches up by that of the first network. Simulated with 1,000 images and
     errors from 0 to 0.2, a nominal 95 % covered the truth in 93 to 100 % of cases.
 
@@ -38,7 +40,11 @@ def compare_calibration(
         resamples.append(np.abs(resampled).sum(1))
         chance = resampled - resampled.mean(0)
         nearest = np.maximum(np.abs(gap) - 2 * chance.std(0), 0)  # to zero
-        biases.append((np.abs(nearest + chance).mean(0) - nearest).sum())
+        alike = _slack(scores, hits, bins) / n
+        biases.append(
+            (np.abs(nearest + chance).mean(0) - nearest).sum()
+            + np.minimum(np.abs(gap), alike).sum()
+        )
     value, drawn, bias = np.array(errors), np.stack(resamples, 1), np.array(biases)
     compared = of_resamples(value, drawn - drawn.mean(0) + value)
     assert compared.difference is not None
@@ -56,12 +62,28 @@ def _holding(value: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.stack([np.minimum(ends[:, 0], value), np.maximum(ends[:, 1], value)], 1)
 
 
+def _slack(winner: np.ndarray, right: np.ndarray, bins: int) -> np.ndarray:
+    """Images (bins,) that the share of a bin may be off by, where none of its answers differ."""
+    which = _bin(np.asarray(winner, np.float64), bins)
+    count, hits = (
+        np.bincount(which, weights, bins) for weights in (None, np.asarray(right, float))
+    )
+    alike = (count > 0) & ((hits == 0) | (hits == count))
+    return np.array(
+        [n * wilson(0, n)[1] if same else 0.0 for n, same in zip(count, alike, strict=True)]
+    )
+
+
+def _bin(winner: np.ndarray, bins: int) -> np.ndarray:
+    return (np.ceil(winner * bins) - 1).clip(0, bins - 1).astype(int)
+
+
 def _gaps(winner: np.ndarray, right: np.ndarray, bins: int) -> np.ndarray:
     """right - score of each image in the column of its bin, zero elsewhere: (N, bins) float32."""
     winner = np.asarray(winner, np.float64)
     if np.isnan(winner).any():
         raise ValueError(f"expected scores of all images, got NaN for {np.isnan(winner).sum()}")
-    which = (np.ceil(winner * bins) - 1).clip(0, bins - 1).astype(int)
+    which = _bin(winner, bins)
     gaps = np.zeros((len(winner), bins), np.float32)
     gaps[np.arange(len(winner)), which] = right - winner
     return gaps

@@ -62,8 +62,8 @@ def student_means(values: np.ndarray) -> Estimate:
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
     """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
 
-    The interval is `paired_interval`'s. That of a difference is of resamples, or where no image
-    differs, twice `paired_interval`'s.
+    The interval is `paired_interval`'s. That of a difference is of resamples, and where fewer than
+    `FEW` images differ not narrower than twice `paired_interval`'s of none.
     """
     changes = np.asarray(after, float) - before
     compared, n = compare_means(changes, counts, shares=False), changes.shape[1]
@@ -72,8 +72,10 @@ def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -
     for k, one in enumerate(changes):
         compared.ci95[k] = _paired(one)
         less = one - changes[0]
-        if k > 0 and np.ptp(less) == 0:
-            compared.difference.ci95[k] = np.clip(less[0] + twice, -2, 2)
+        if k > 0 and n - np.unique(less, return_counts=True)[1].max() < FEW:
+            low, high = np.clip(np.mean(less) + twice, -2, 2)
+            ends = compared.difference.ci95[k]
+            compared.difference.ci95[k] = min(low, ends[0]), max(high, ends[1])
     return compared
 
 

@@ -66,7 +66,7 @@ def joint_limits(scores: Mapping[str, np.ndarray], share: float = SHARE) -> dict
     ordered = np.sort(values, axis=1)
     ranks = np.stack([np.searchsorted(o, v) for o, v in zip(ordered, values, strict=True)])
     highest = np.sort(ranks.max(0))
-    place = highest[len(highest) - 1 - int(share * len(highest))]
+    place = highest[max(0, len(highest) - 1 - int(share * len(highest)))]
     return {name: float(o[place]) for name, o in zip(scores, ordered, strict=True)}
 
 
@@ -107,11 +107,11 @@ def auroc_resampled(
 def told_apart(clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0) -> Estimate:
     """AUROC (S,) of S scores, with its interval and its draws; arguments as `auroc_resampled`'s.
 
-    `wilson_of_varying`, of 2 n images at most, as where few overlap (Hanley & McNeil 1982). By
-    simulation with 20 to 200 images and areas from 0.6 to 0.999 they cover 94.5 to 100 %, and
-    percentiles of the resamples 84 to 100 %.
+    `wilson_of_varying`, of 2 n images at most, n of the fewer, as where few overlap (Hanley &
+    McNeil 1982). By simulation with 20 to 200 images and areas from 0.6 to 0.999 they cover 94.5 to
+    100 %, and percentiles of the resamples 84 to 100 %.
     """
-    areas, n = auroc(clean, suspect), clean.shape[-1]
+    areas, n = auroc(clean, suspect), min(clean.shape[-1], suspect.shape[-1])
     drawn = auroc_resampled(clean, suspect, paired=paired, seed=seed)
     pairs = zip(areas, drawn.var(0), strict=True)
     ends = np.array([wilson_of_varying(area, variance, 2 * n, n) for area, variance in pairs])

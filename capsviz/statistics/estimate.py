@@ -46,7 +46,7 @@ class Estimate:
         behind = (slice(None), *(index if isinstance(index, tuple) else (index,)))
         return Estimate(
             self.value[index],
-            self.ci95[index],
+            np.stack([self.low[index], self.high[index]], -1),
             self.n,
             None if self.difference is None else self.difference[index],
             None if self.runs is None else self.runs[behind],
@@ -133,6 +133,8 @@ def to_first(one: Estimate) -> Estimate:
 def _correlation(one: np.ndarray, other: np.ndarray, apart: np.ndarray) -> np.ndarray:
     """Of draws (R, ...) and their difference; 0 where one does not vary, or the difference."""
     whole = ~np.isnan(apart).reshape(len(apart), -1).any(1)
+    if not whole.any():
+        return np.zeros(apart.shape[1:])
     one, other, spread = one[whole], other[whole], np.ptp(apart[whole], axis=0)
     both = ((one - one.mean(0)) * (other - other.mean(0))).mean(0)
     scale = one.std(0) * other.std(0)

@@ -71,7 +71,8 @@ class Row(NamedTuple):
         less = self.one.difference
         if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
-        one = Row("", "", less * (100 if self.points else 1), self.form.replace("%", "f"))
+        form = self.form if callable(self.form) else self.form.replace("%", "f")
+        one = Row("", "", less * (100 if self.points else 1), form)
         return f"{'+' if less.value >= 0 else ''}{one.text} {one.interval}"
 
     @property

@@ -2,6 +2,7 @@
 
 import hashlib
 import weakref
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
@@ -56,7 +57,7 @@ def trace(
                 as `capsviz.tracing.interventions` says, or a tensor (N, I, J) or (I, J). None
                 routes. With "shuffled" and "matched", entry r of the trace is of a run in which
                 every iteration has the couplings that replace those of iteration r.
-    iterations  of routing, instead of the network's own.
+    iterations  of the routing of that layer, instead of its own.
     chunk       images at a time; None chooses from the size of one image's trace.
     seed        of random couplings; the draws do not depend on `chunk`.
 
@@ -311,5 +312,8 @@ def _digest(images: Tensor) -> tuple:
 
 
 def _content(tensor: Tensor) -> int:
-    """Return a hash of a tensor: fused optimisers, and what writes to `data`, count no version."""
-    return int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
+    """Return a checksum of a tensor: fused optimisers, and what writes to `data`, count no version.
+
+    It heeds the order of the numbers.
+    """
+    return zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)

@@ -215,3 +215,17 @@ def test_names_of_losses_that_are_not_there_are_refused():
 def test_a_reconstruction_of_another_shape_than_the_images_is_refused(shape):
     with pytest.raises(ValueError, match=r"expected a reconstruction \(5, 3, 6, 6\).*, got \("):
         functional.reconstruction_loss(torch.rand(5, 3, 6, 6), torch.rand(shape))
+
+
+def test_cross_entropy_in_half_precision_has_finite_gradients_at_zero():
+    activations = torch.tensor([[0, 0.5, 0.2]], dtype=torch.float16, requires_grad=True)
+    functional.cross_entropy(activations, torch.tensor([1])).sum().backward()
+    assert activations.grad.isfinite().all()
+
+
+def test_fractional_labels_are_weights_of_a_mean():
+    activations = torch.tensor([[0.8, 0.1, 0.1]])
+    whole, half = (
+        functional.cross_entropy(activations, torch.tensor([[w, 0, 0]])) for w in (1.0, 0.5)
+    )
+    torch.testing.assert_close(whole, half)

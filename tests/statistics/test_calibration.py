@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics import calibration, comparison
-from capsviz.statistics.intervals import Z
+from capsviz.statistics.intervals import Z, wilson
 
 K, N = 3, 400
 
@@ -93,3 +93,12 @@ def test_intervals_hold_the_true_calibration_error(error):
 def test_a_calibration_error_of_nan_is_refused():
     with pytest.raises(ValueError, match="expected scores of all images, got NaN for 1"):
         calibration.compare_calibration(np.array([[0.5, np.nan]]), np.eye(1, 2), np.ones((9, 2)))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_answers_that_are_all_alike_leave_their_share_open(right):
+    n, score = 100, 0.9 if right else 0.1
+    counts = comparison.draw_resamples(n)
+    found = calibration.compare_calibration(np.full((1, n), score), np.full((1, n), right), counts)
+    assert found.value[0] == pytest.approx(0.1)
+    assert found.low[0] == pytest.approx(0.1 - wilson(0, n)[1], abs=1e-6)

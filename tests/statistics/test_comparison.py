@@ -174,3 +174,16 @@ def test_where_nothing_varies_nothing_is_explained_and_nothing_warned_of(counts)
     found = comparison.compare_explained(errors, spread, counts)
     assert np.isnan(found.value[:2]).all() and np.isnan(found.ci95[:2]).all()
     assert found.value[2] == 0.5 and found.ci95[2] == pytest.approx([0.5, 0.5])
+
+
+def test_a_difference_of_a_few_images_is_not_narrower_than_of_none():
+    n = 100
+    counts, before = comparison.draw_resamples(n), np.zeros((2, n))
+    widths = []
+    for few in range(4):
+        after = before.copy()
+        after[1, :few] = 1
+        change = comparison.compare_changes(before, after, counts).difference
+        widths.append(change.high[1] - change.low[1])
+        assert change.low[1] <= few / n <= change.high[1]
+    assert widths == sorted(widths)

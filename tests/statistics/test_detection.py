@@ -76,3 +76,15 @@ def test_pairs_of_unequal_numbers_are_refused():
     clean, suspect = np.zeros((1, 3)), np.ones((1, 4))
     with pytest.raises(ValueError, match="expected a suspect image of each of 3 clean ones, got 4"):
         detection.told_apart(clean, suspect, paired=True)
+
+
+def test_an_interval_is_as_wide_as_the_fewer_of_both_allow():
+    draws = np.random.default_rng(0)
+    many, few = draws.random((1, 2000)), 2 + draws.random((1, 3))
+    for pair in ((many, few), (-few, -many)):
+        found = detection.told_apart(*pair, paired=False)
+        assert found.value[0] == 1 and found.n == 3 and found.low[0] < 0.6
+
+
+def test_a_limit_for_all_images_lies_at_the_lowest():
+    assert detection.joint_limits({"a": np.arange(10.0)}, share=1.0) == {"a": 0.0}

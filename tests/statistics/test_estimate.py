@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from capsviz.statistics.estimate import Estimate, less, stack
+from capsviz.statistics.estimate import Estimate, less, stack, to_first
+from capsviz.statistics.numbers import Row
 from capsviz.statistics.words import LONGEST, number, shortened, strongest, word_for
 
 
@@ -116,3 +117,25 @@ def test_where_all_are_alike_none_is_the_strongest():
 )
 def test_a_difference_is_told_by_its_interval(ends, word):
     assert word_for(Estimate(np.mean(ends), np.array(ends)), "more", "less", "neither") == word
+
+
+def test_an_index_of_the_last_axis_keeps_each_value_with_its_interval():
+    value = np.array([[0.1, 0.2], [0.3, 0.4]])
+    one = Estimate(value, np.stack([value - 0.05, value + 0.05], -1))
+    for index in ((..., 0), (slice(None), 0)):
+        np.testing.assert_allclose(one[index].ci95, [[0.05, 0.15], [0.25, 0.35]])
+
+
+def test_differences_of_what_is_nan_everywhere_are_nan():
+    nothing = np.full(2, np.nan)
+    draws = np.full((5, 2), np.nan)
+    one = Estimate(nothing, np.full((2, 2), np.nan), draws=draws)
+    assert np.isnan(to_first(one).value).all()
+
+
+def test_a_difference_is_written_by_a_format_that_is_a_function():
+    less_ = Estimate(0.25, np.array([0.125, 0.375]))
+    row = Row(
+        "", "", Estimate(0.5, np.array([0.25, 0.75]), difference=less_), lambda one: f"{one:.2f}"
+    )
+    assert row.apart == "+0.25 [0.12, 0.38]"

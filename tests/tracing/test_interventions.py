@@ -8,7 +8,9 @@ import torch
 from helpers.fixtures import build_strong
 from helpers.plain_capsnet import Foreign
 
+from capsviz import load
 from capsviz.nn.functional import lengths, random_couplings, squash
+from capsviz.nn.routing import Routing, dynamic
 from capsviz.tracing import control_couplings, coupling_sd, from_children, parents_under, trace
 
 
@@ -226,3 +228,33 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
     for layer in (2, -3, "a"):
         with pytest.raises(ValueError, match=f"has 2 routed layers.*, got {layer}"):
             trace(model, tiny_images, layer=layer)
+
+
+@pytest.mark.parametrize("name", ["digits-em", "digits-variational", "digits-self-routing"])
+def test_children_with_activations_of_their_own_are_not_routed_by_their_norms(name):
+    model, images = load(name), torch.rand(3, 1, 28, 28)
+    seen = trace(model, images)
+    with pytest.raises(ValueError, match="activations of their own: give them, too"):
+        from_children(model, seen.children)
+    same = from_children(model, seen.children, seen.child_activations)
+    torch.testing.assert_close(same, seen.lengths, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_list_of_couplings_has_one_for_each_iteration(count):
+    votes = torch.rand(2, 5, 3, 4)
+    with pytest.raises(ValueError, match=f"couplings for 3 iterations, got {count}"):
+        dynamic.route(votes, couplings=[torch.full((2, 5, 3), 1 / 3)] * count)
+
+
+@pytest.mark.parametrize("name", ["digits-em", "digits-variational"])
+def test_evidence_is_exact_under_autocast(name):
+    model, images = load(name), torch.rand(3, 1, 28, 28)
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = trace(model, images)
+    again = model.capsules.evidence(
+        seen.votes,
+        Routing(*(getattr(seen, part) for part in Routing._fields)),
+        seen.child_activations,
+    )
+    torch.testing.assert_close(seen.evidence[-1], again, rtol=1e-5, atol=1e-6)

@@ -131,3 +131,17 @@ def test_another_precision_is_another_question(tiny, tiny_images, looked):
             looked.clear()
             trace(tiny, tiny_images)
         assert looked
+
+
+@pytest.mark.parametrize(
+    "change", [lambda w: w.flip(1), lambda w: -w, lambda w: w[torch.randperm(len(w))]]
+)
+def test_weights_in_another_order_are_noticed(tiny_images, change):
+    model = build_strong()
+    weight = model.capsules.weight
+    with remember():
+        before = trace(model, tiny_images, keep=("poses",)).poses
+        weight.data.copy_(change(weight.data.clone()))
+        after = trace(model, tiny_images, keep=("poses",)).poses
+    torch.testing.assert_close(after, trace(model, tiny_images, keep=("poses",)).poses)
+    assert not torch.equal(before, after)

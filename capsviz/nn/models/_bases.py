@@ -13,11 +13,12 @@ from torch.nn.functional import cross_entropy, one_hot
 from capsviz.discovery import parameters, require_known, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer, by_round
-from capsviz.nn.children import Capsules
+from capsviz.nn.children import WITH_LOGITS, Capsules
 from capsviz.nn.computation import channels_last, seeded
 from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
+from capsviz.nn.quantity import ALONG_POSE
 from capsviz.nn.routing import Parents
 from capsviz.validation import check
 
@@ -153,6 +154,11 @@ class ClassPoses(Network):
         """Its routed layers, from the images up."""
         raise NotImplementedError
 
+    @property
+    def activated(self) -> bool:
+        """Whether children have activations beside their poses, that are not their lengths."""
+        return getattr(getattr(self, "to_capsules", None), "kind", "") in WITH_LOGITS
+
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
         raise NotImplementedError
@@ -173,9 +179,15 @@ class ClassPoses(Network):
     ) -> Parents:
         """The classes, of children (B, I, D) of a layer that need not be those of an image.
 
-        Couplings are put in, in that layer alone.
+        Couplings are put in, in that layer alone. ValueError without activations, where those of
+        children are not their lengths.
         """
         first = range(len(self.routed))[layer]
+        if activations is None and self.activated:
+            raise ValueError(
+                "children of this network have activations of their own: give them, too "
+                "(trace.child_activations)"
+            )
         parents = self.routed[first](children, activations, couplings)
         for above in self.routed[first + 1 :]:
             parents = above(*parents)
@@ -215,7 +227,10 @@ class ClassPoses(Network):
                 parts["weights"] = weights
             if "evidence" in keep and hasattr(routing.get(capsules.routing_name), "evidence"):
                 parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
-                parts["quantity"] = routing.quantity(capsules.routing_name)
+                own = {*getattr(routing.get(capsules.routing_name), "OF_CLASSES", ())}
+                known = own <= {*capsules.learned}  # hidden layers lack some
+                name = capsules.routing_name
+                parts["quantity"] = routing.quantity(name) if known else ALONG_POSE
         if capsules.links is not None:
             parts["links"] = capsules.links
         if self.decoder is not None and "reconstruction" in keep:

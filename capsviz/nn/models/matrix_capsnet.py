@@ -186,7 +186,7 @@ class MatrixCapsNet(ClassPoses):
         If the positions of a layer compete for its children, as in EM routing, the couplings depend
         on the rest of the image too.
         """
-        layers = KERNELS[: 2 + layer % len(self.layers)]
+        layers = KERNELS[: 2 + range(len(self.layers))[layer]]
         return stems.window(layers, self.settings.image_shape, row, column)
 
     @property

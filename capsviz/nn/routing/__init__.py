@@ -155,6 +155,14 @@ def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int)
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
 
 
+def require_each(couplings: Tensor | Sequence[Tensor | None] | None, iterations: int) -> None:
+    """Raise ValueError for a list of couplings of other than these iterations."""
+    if isinstance(couplings, list | tuple) and len(couplings) != iterations:
+        raise ValueError(
+            f"expected a list of couplings for {iterations} iterations, got {len(couplings)}"
+        )
+
+
 def iterate(
     votes: Tensor,
     iterations: int,
@@ -175,6 +183,7 @@ def iterate(
              (without, these are lengths), and what `logits` reads of them.
     logits   those of an iteration, and what it needs of the parents -> those of the next.
     """
+    require_each(couplings, iterations)
     current = torch.zeros_like(votes[..., 0])
     history = []
     for iteration in range(iterations):

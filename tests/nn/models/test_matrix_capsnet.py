@@ -10,6 +10,7 @@ from helpers.random_tensors import draw
 import capsviz
 from capsviz.nn import models, routing
 from capsviz.nn.links import Links
+from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import from_children, verification
 
 SHAPE = (1, 17, 15)  # grids of 9 x 8, 4 x 3 and 2 x 1 places
@@ -219,3 +220,18 @@ def test_every_weight_has_a_say_in_what_is_said(name):
     output = model(torch.rand(3, 1, 20, 20))
     (output.lengths.square().sum() + output.poses.square().sum()).backward()
     assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
+
+
+def test_a_layer_that_there_is_not_has_no_receptive_field():
+    model = models.build("matrix_capsnet", SHAPE, 3, types=(2, 2, 2))
+    assert model.receptive_field(0, 0, 2) == model.receptive_field(0, 0)
+    with pytest.raises(IndexError):
+        model.receptive_field(0, 0, 3)
+
+
+def test_hidden_capsules_of_inverted_attention_have_no_head(images):
+    model = models.build(
+        "matrix_capsnet", SHAPE, 3, types=(2, 2, 2), routing="inverted_attention"
+    ).eval()
+    hidden, classes = (capsviz.trace(model, images, layer=layer).quantity for layer in (0, -1))
+    assert hidden == ALONG_POSE and classes != ALONG_POSE
