@@ -37,9 +37,9 @@ def load(
 ):  # fmt: skip
     """Load a split of the arrays of a file, or of all such files in a folder.
 
-    `root` is an .npz file, such as MedMNIST's; a folder of .npy files, or one of them; a .csv file
-    of labels and flattened pixels, such as Kaggle's train.csv; a .mat file (version 7.3 needs
-    h5py); or Parquet files with encoded pictures (pyarrow).
+    `root` is an .npz file, such as MedMNIST's; a folder of .npy files, or one of them; a .csv or
+    .tsv file of labels and flattened pixels, such as Kaggle's train.csv; a .mat file (version 7.3
+    needs h5py); or Parquet files with encoded pictures (pyarrow).
 
     Splits are those that names of arrays, files or folders say, as train_images or test/x.npy; the
     parts of a file (x-00000-of-00002) are one. Those that are missing are drawn from the training

@@ -32,12 +32,13 @@ def coupling_totals(couplings: Tensor) -> Tensor:
     """Return what each child's couplings sum to over parents: (R, N, I, J) -> (I, 1) double.
 
     The sums are those of the first iteration, exactly 1 for couplings of 1/J; those of the last if
-    all children and images have one sum there, and another in the first.
+    all children and images have one sum there, not of zeros and ones, and another in the first.
     """
-    first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
+    first, shares = couplings[0, 0].cpu(), couplings[-1].cpu().double()
+    last, hard = shares.sum(-1), ((shares == 0) | (shares == 1)).all()
     usual, begun = last.mean(), first.double().sum(-1)
     near, begun_near = ((t - usual).abs() <= SAME * usual.abs() for t in (last, begun))
-    if near.all() and not begun_near.all():
+    if near.all() and not begun_near.all() and not hard:
         return usual.expand(*first.shape[:-1], 1).clone()
     even = torch.full_like(first, 1 / first.shape[-1])
     return (first.double() / even.double()).mean(-1, keepdim=True)

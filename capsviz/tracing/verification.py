@@ -278,10 +278,9 @@ def _order(traced: dict) -> list[int] | None:
     if lengths.shape != norms.shape:
         return None
     off = (lengths[:, :, None] - norms[:, None]).abs().amax(0)  # (J, J)
-    order = off.argmin(1)
-    fits = bool((off.gather(1, order[:, None]) <= allowed(traced.values())).all())
-    moved = sorted(order.tolist()) == list(range(len(order))) != order.tolist()
-    return order.tolist() if fits and moved else None
+    fits, order = off <= allowed(traced.values()), off.argmin(1)
+    found = bool(fits.gather(1, order[:, None]).all()) and len(order.unique()) == len(order)
+    return order.tolist() if found and not fits.diagonal().all() else None
 
 
 def _differences(traced: dict) -> dict[str, str]:

@@ -217,9 +217,7 @@ class Round:
     logits: tuple[Event, int, Roles] | None = None  # the event that reads them, and at which input
     biased: bool = False  # something was added to the softmax
     normalised: bool = False  # couplings are scaled by something that is made of them
-    whole: Roles | None = (
-        None  # of the softmax's output, where they are then put in, if they can be
-    )
+    whole: Roles | None = None  # of the softmax's output, where they are then put in
 
     @property
     def scaled(self) -> bool:

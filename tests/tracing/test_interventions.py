@@ -10,7 +10,7 @@ from helpers.plain_capsnet import Foreign
 
 from capsviz import load
 from capsviz.nn.functional import lengths, random_couplings, squash
-from capsviz.nn.routing import Routing, dynamic
+from capsviz.nn.routing import Routing, dynamic, max_min
 from capsviz.tracing import control_couplings, coupling_sd, from_children, parents_under, trace
 
 
@@ -258,3 +258,11 @@ def test_evidence_is_exact_under_autocast(name):
         seen.child_activations,
     )
     torch.testing.assert_close(seen.evidence[-1], again, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("parents", [2, 3])
+def test_uniform_couplings_of_max_min_are_those_of_the_first_iteration(parents):
+    votes = torch.rand(3, 6, parents, 4, generator=torch.Generator().manual_seed(0)) - 0.5
+    own = max_min.route(votes, iterations=3).couplings
+    even = control_couplings("uniform", own, torch.Generator())
+    torch.testing.assert_close(even[0], own[0])
