@@ -274,11 +274,13 @@ def _order(traced: dict) -> list[int] | None:
     """Return the pose of each class if lengths are the poses' norms in another order, else None."""
     if "poses" not in traced or "activations" in traced:
         return None
-    lengths, norms = traced["lengths"].double(), traced["poses"][-1].double().norm(dim=-1)
+    same = allowed(traced.values())
+    lengths, poses = (traced[name].cpu().double() for name in ("lengths", "poses"))
+    norms = poses[-1].norm(dim=-1)
     if lengths.shape != norms.shape:
         return None
     off = (lengths[:, :, None] - norms[:, None]).abs().amax(0)  # (J, J)
-    fits, order = off <= allowed(traced.values()), off.argmin(1)
+    fits, order = off <= same, off.argmin(1)
     found = bool(fits.gather(1, order[:, None]).all()) and len(order.unique()) == len(order)
     return order.tolist() if found and not fits.diagonal().all() else None
 
