@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from fnmatch import fnmatch
 
 import numpy as np
 import pytest
@@ -266,3 +267,12 @@ def test_a_threshold_that_flags_a_quarter_of_unchanged_images_flags_most_attacks
     threshold = np.quantile(one.validation, 1 - int(said[1]) / 100)
     flagged = (one.values[one.sets.index("adaptive 0.3"), 0] > threshold).sum()
     assert wilson(int(flagged), one.n)[0] > 0.5
+
+
+def test_the_leaderboard_says_which_networks_had_fewer_images():
+    said = (ROOT / "docs/leaderboard.md").read_text(encoding="utf-8").partition(" had 10,000")[0]
+    patterns = re.findall(r"`(?:mnist)?-?([\w*-]+)`", said.partition("Of MNIST,")[2])
+    for path in (ROOT / "trained/seeds").glob("mnist-*/runs.json"):
+        few = json.loads(path.read_text(encoding="utf-8"))["terms"].get("limit") == 10_000
+        named = any(fnmatch(path.parent.name, f"mnist-{one}") for one in patterns)
+        assert few == named, path.parent.name
