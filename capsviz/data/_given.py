@@ -1,6 +1,6 @@
 """Images and labels of any usual kind, made into those of a `Dataset`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isqrt
 
 import numpy as np
@@ -9,19 +9,32 @@ from torch import Tensor
 
 from capsviz.pictures.opening import natural
 
+KEYS = (("image", "img", "pixel_values", "x"), ("label", "target", "y"))  # of items that are dicts
 COLOURS = (1, 3, 4)  # channels that the last axis is taken for, where the second has more than 4
 
 
 def pairs(source) -> tuple[list, list]:
-    """Return images and labels of a torch Dataset, or anything with (image, label) by index."""
+    """Return images and labels of a torch Dataset, or anything with (image, label) by index.
+
+    Or with {"image": ..., "label": ...}, as data sets of Hugging Face have it.
+    """
     try:
-        images, labels = zip(*(source[k] for k in range(len(source))), strict=True)
-    except (TypeError, ValueError) as error:
+        images, labels = zip(*(_pair(source[k]) for k in range(len(source))), strict=True)
+    except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"a {type(source).__name__} without labels: expected images and labels, or a torch "
             f"Dataset of (image, label) ({error})"
         ) from error
     return list(images), list(labels)
+
+
+def _pair(item):
+    if not isinstance(item, Mapping):
+        return item
+    found = [[key for key in names if key in item] for names in KEYS]
+    if not all(found):
+        raise LookupError(f"an item with the keys {', '.join(map(str, item))}")
+    return tuple(item[keys[0]] for keys in found)
 
 
 def pixels(given) -> Tensor:

@@ -129,3 +129,28 @@ def test_what_is_no_image_or_label_is_refused_in_one_line(images, labels, messag
     with pytest.raises(ValueError, match=message) as error:
         Dataset(images, *(labels if isinstance(labels, tuple) else (labels,)))
     assert "\n" not in str(error.value)
+
+
+def test_items_that_are_dicts_have_images_and_labels_by_name():
+    images, labels = torch.rand(6, 3, 8, 9), [0, 1, 2, 0, 1, 2]
+    items = [
+        {"label": y, "image": x, "id": k}
+        for k, (x, y) in enumerate(zip(images, labels, strict=True))
+    ]
+    part = Dataset(items_of(items))
+    assert part.labels.tolist() == labels and part.images.shape == (6, 3, 8, 9)
+    with pytest.raises(
+        ValueError, match=r"expected .* \(image, label\) .*an item with the keys id"
+    ):
+        Dataset(items_of([{"id": 1}]))
+
+
+def items_of(items):
+    class Items(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(items)
+
+        def __getitem__(self, k):
+            return items[k]
+
+    return Items()
