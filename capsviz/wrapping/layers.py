@@ -11,6 +11,7 @@ number before it sums. Weights and votes are brought into the frame.
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -232,7 +233,12 @@ class Round:
 
     def count(self, role: str) -> int:
         """Return the number of images for "B", children for "I", parents for "J"."""
-        return prod(n for n, own in zip(self.frame, self.roles, strict=True) if own == role)
+        return size_of(role, self.frame, self.roles)
+
+
+def size_of(role: str, shape: Sequence[int], roles: Roles) -> int:
+    """Return how many images, children or parents the axes of that role have together."""
+    return prod(n for n, own in zip(shape, roles, strict=True) if own == role)
 
 
 def normalises(event: Event, flow: Flow) -> bool:
@@ -348,20 +354,16 @@ def _round(
         for k, source in enumerate(flow.sources[goes_in.index])
         if k != path[entry].position
     )
-    whole = roles_before(softmax.outputs[0], path, how, roles)
-    if whole is not None:
-        sizes = dict.fromkeys("IJ", 1)
-        for letter, size in zip(whole, softmax.outputs[0].shape, strict=True):
-            sizes[letter] = sizes.get(letter, 1) * size
-        frame = broadcast_shapes(weights.shape, votes.shape)
-        counts = {k: prod(n for n, own in zip(frame, roles, strict=True) if own == k) for k in "IJ"}
-        if sizes["I"] > counts["I"]:  # a part of the children alone
-            return None
-        whole = whole if normalised and sizes["J"] == counts["J"] else None
-    return Round(
+    turn = Round(
         event, how, roles, total, total_roles, goes_in, entry_product, entry_roles, softmax,
-        logits, biased, normalised, whole,
+        logits, biased, normalised,
     )  # fmt: skip
+    whole, shape = roles_before(softmax.outputs[0], path, how, roles), softmax.outputs[0].shape
+    if whole is not None and size_of("I", shape, whole) > turn.count("I"):
+        return None  # a part of the children alone
+    if not normalised or whole is None or size_of("J", shape, whole) != turn.count("J"):
+        return turn
+    return replace(turn, whole=whole)
 
 
 def _logits(

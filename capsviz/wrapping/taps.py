@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from capsviz.wrapping.environment import on_stderr, without_cuda
 from capsviz.wrapping.example import Example
 from capsviz.wrapping.flow import Flow, Roles, arrange, embed
-from capsviz.wrapping.layers import Layer, Place, Product
+from capsviz.wrapping.layers import Layer, Place, Product, size_of
 from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.recorder import (
     Event,
@@ -241,9 +240,8 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry | Sof
             tap("weights", turn.event, turn.product.weights, turn.roles)
         if turn.logits is not None:
             event, position, roles = turn.logits
-            shape = zip(event.inputs[position].shape, roles, strict=True)
             # not with a class for no parent beside the others
-            if prod(n for n, role in shape if role == "J") in (1, layer.parents):
+            if size_of("J", event.inputs[position].shape, roles) in (1, layer.parents):
                 tap("logits", event, itemgetter(position), roles)
         if turn.softmax is not None and turn.whole is not None:
             entries[turn.softmax.site] = SoftmaxEntry(turn.softmax.site, turn.whole)

@@ -7,7 +7,6 @@ parallel to it, capsule by capsule, however they were made.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
-from math import prod
 from typing import NamedTuple
 
 import torch
@@ -26,7 +25,15 @@ from capsviz.wrapping.flow import (
     is_view,
     varying,
 )
-from capsviz.wrapping.layers import Layer, Place, Round, product, votes_base, voting
+from capsviz.wrapping.layers import (
+    Layer,
+    Place,
+    Round,
+    product,
+    size_of,
+    votes_base,
+    voting,
+)
 from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
@@ -68,8 +75,7 @@ def children(flow: Flow, turn: Round) -> Place | str:
             path, source = before
             continue
         place = Place(event, at[0], _letters(own))
-        sizes = zip(place.tensor.shape, place.roles, strict=True)
-        if prod(n for n, role in sizes if role == "I") == turn.count("I"):
+        if size_of("I", place.tensor.shape, place.roles) == turn.count("I"):
             return place
         return f"votes are put together of several products, as {event.name} in {event.place}"
     return "votes come from no product with weights"
