@@ -64,9 +64,12 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     elif decoder and "reconstruction_weight" not in typed | named:
         options.pop("reconstruction_weight", None)  # the network's own
     recipe = replace(recipe, **{**fixed, "options": options})
-    if not _weight(recipe):
-        asked = flags | named
-        for k in (k for k in asked if k.startswith(("decoder", "reconstruction_")) and asked[k]):
+    if not (weight := _weight(recipe)):
+        asked = {k: v for k, v in (flags | named).items() if v}
+        idle = [k for k in asked if k.startswith(("decoder", "reconstruction_"))]
+        if weight is None and (decoder or idle):
+            raise ValueError(f"the network '{recipe.model}' has no decoder")
+        for k in idle:
             no = "--no-reconstruction" if decoder is False else "no reconstruction weight"
             raise ValueError(f"{no} and a {k} of {asked[k]}: choose one of them")
         if decoder:
@@ -79,12 +82,17 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     return name or recipe.dataset, recipe
 
 
-def _weight(recipe: Recipe) -> float:
-    """Return the weight of the reconstruction, 0 where the network has no decoder."""
+def _weight(recipe: Recipe) -> float | None:
+    """Return the weight of the reconstruction; None where the network has no decoder.
+
+    Of a plug-in that does not say which options it has, it is not 0.
+    """
     build = discovery.load(models.PACKAGE, recipe.model, what="model").build
     known = signature(build).parameters
-    usual = known["reconstruction_weight"].default if "reconstruction_weight" in known else 0
-    return recipe.options.get("reconstruction_weight", usual)
+    if "reconstruction_weight" in known:
+        return recipe.options.get("reconstruction_weight", known["reconstruction_weight"].default)
+    ours = discovery.entries(models.PACKAGE)[recipe.model].ours
+    return 1.0 if not ours and any(p.kind is p.VAR_KEYWORD for p in known.values()) else None
 
 
 def suited(

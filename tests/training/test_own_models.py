@@ -9,6 +9,7 @@ from helpers import command_line
 import capsviz
 from capsviz import checkpoint
 from capsviz.nn import models
+from capsviz.training.run import prepare
 
 BUILD = """
 def build(image_shape, classes, **options):
@@ -95,3 +96,9 @@ def test_a_compiled_network_is_saved_as_what_it_was_and_a_parametrized_one_refus
     with pytest.raises(ValueError, match="parametrizations"):
         capsviz.save(model, tmp_path / "b", embedded("train"))
     assert not (tmp_path / "b").exists()
+
+
+def test_options_that_a_network_of_ones_own_passes_on_are_left_to_it(plugin):
+    plugin("models/passing.py", OF_CAPSVIZ)
+    _, recipe = prepare(None, {"model": "passing", "decoder": "deconvolution"})
+    assert recipe.options == {"decoder": "deconvolution"}

@@ -205,7 +205,8 @@ def test_all_that_is_shipped_stays_small():
     [
         ({"model": "matrix_capsnet", "decoder": "deconvolution"}, "no reconstruction weight and a"),
         ({"model": "matrix_capsnet", "reconstruction": True}, "add --reconstruction-weight"),
-        ({"model": "cnn", "decoder_learning_rate": 0.1}, "no reconstruction weight and a"),
+        ({"model": "cnn", "decoder_learning_rate": 0.1}, "the network 'cnn' has no decoder"),
+        ({"model": "resnet", "reconstruction": True}, "the network 'resnet' has no decoder"),
         ({"types": 8, "options": {"types": 4}}, "types is given twice, as 8 and as 4"),
     ],
 )
