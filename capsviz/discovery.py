@@ -92,8 +92,8 @@ def summary(package: str, name: str) -> str:
 
 def root_of(file: Path) -> Path:
     """Return the folder from which a Python file is imported: above its package, if it has one."""
-    folder = file.parent
-    while (folder / "__init__.py").is_file():
+    folder = file.resolve().parent
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
         folder = folder.parent
     return folder
 

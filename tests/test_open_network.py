@@ -11,6 +11,7 @@ from helpers import public_layouts as zoo
 
 import capsviz
 from capsviz.checkpoint import untrained
+from capsviz.discovery import root_of
 from capsviz.wrapping import open_network
 
 HERE = str(Path(__file__).parent)
@@ -308,3 +309,26 @@ def test_a_parser_of_arguments_in_a_file_finds_none(file, monkeypatch):
     file.write_text(parser + FILE)
     open_network(f"{file}:dynamic", **SMALL)
     assert sys.argv[1] == "evaluate"
+
+
+@pytest.mark.parametrize("folder", ["sib", "cap-1.0"])
+def test_a_file_beside_an_init_imports_its_neighbours_too(tmp_path, monkeypatch, folder):
+    monkeypatch.syspath_prepend(HERE)
+    place = tmp_path / folder
+    place.mkdir()
+    (place / "__init__.py").touch()
+    (place / "neighbours.py").write_text("from helpers.public_layouts import *\n")
+    (place / "net.py").write_text(
+        "from neighbours import *\n\ndef build():\n    return Unsqueezed()\n"
+    )
+    assert open_network(f"{place / 'net.py'}:build", **SMALL).grid == (2, 4, 3)
+    sys.modules.pop("neighbours", None)
+
+
+def test_the_root_of_a_relative_file_is_found(tmp_path, monkeypatch):
+    package = tmp_path / "outer/inner"
+    package.mkdir(parents=True)
+    for place in (package, package.parent):
+        (place / "__init__.py").touch()
+    monkeypatch.chdir(package)
+    assert root_of(Path("net.py")) == tmp_path

@@ -155,7 +155,10 @@ def files(context: click.Context) -> dict[str, str]:
     for text in set(networks(context.params, *NETWORK)) - {*checkpoint.shipped()}:
         code, whole = text.rpartition(":")[0], Path(text).expanduser()
         if code.endswith(".py"):
-            places = list(_folders_of_code(discovery.root_of(Path(code).expanduser())))
+            file = Path(code).expanduser().resolve()
+            root = discovery.root_of(file)
+            top = file.parent.relative_to(root).parts[:1]  # of its package
+            places = list(_folders_of_code(root.joinpath(*top)))
         else:
             places = [whole] if whole.exists() else [Path(one) for one in glob.glob(str(whole))]
         for place in places:

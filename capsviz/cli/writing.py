@@ -125,6 +125,7 @@ def target(
         if identity is None:
             raise
         path = path.with_name(f"{name}-{naming.digest(identity)}")
+        naming.refuse_existing(path, force=False)
     return path
 
 

@@ -211,13 +211,14 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
 def _in_order(columns: list[int], head: Sequence[str]) -> list[int]:
     """Return columns in the order of their names, if these are numbers or places of pixels.
 
-    Such as pixel10, px_10 and 2x1, which is row 2; a table may have them as text is sorted.
+    Such as pixel10, px_10 and 2x1; a table may have them as text is sorted. Places that are sorted
+    by row or by column stay, for either may be named first.
     """
     found = [re.fullmatch(r"(\D*)(\d+)(?:\D(\d+))?", head[k]) for k in columns]
     if not all(found) or len({(one[1], one[3] is None) for one in found if one}) > 1:
         return columns
     places = [(int(one[2]), int(one[3] or 0)) for one in found if one]
-    if len(set(places)) < len(places):
+    if len(set(places)) < len(places) or places == sorted(places, key=lambda one: one[::-1]):
         return columns
     return [columns[k] for k in sorted(range(len(columns)), key=places.__getitem__)]
 

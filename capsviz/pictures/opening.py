@@ -21,7 +21,7 @@ PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
 LARGEST = 50_000_000  # pixels in all
 DARK = 64  # of 255: a set without brighter pixels lies far below its range
 BYTE = 255  # what Pillow's pixels of 8 bits are divided by
-MASK = re.compile(r"(.+)[\W_](?:masks?|seg|segmentation|gt|groundtruth)(?:[\W_]*\d+)?", re.I)
+MASK = re.compile(r"(.+)[\W_](?:masks?|segmentation|groundtruth)(?:[\W_]*\d+)?", re.I)
 HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
 STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
 HINTS = {  # about endings that are left out
@@ -72,7 +72,7 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
     masks = {
         path
         for path in pictures
-        if (found := MASK.fullmatch(path.stem)) and path.with_name(found[1].rstrip(" _-")) in stems
+        if (found := MASK.fullmatch(path.stem)) and path.parent / found[1].rstrip(" _-") in stems
     }
     others["mask"] += len(masks)
     pictures = [path for path in pictures if path not in masks]

@@ -316,4 +316,5 @@ def _content(tensor: Tensor) -> int:
 
     It heeds the order of the numbers.
     """
-    return zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    numbers = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    return zlib.crc32(numbers.view(torch.uint8).numpy().data)

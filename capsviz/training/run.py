@@ -56,7 +56,7 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     fixed = {k: v for k, v in flags.items() if k in own}
     fixed["dataset_options"] = recipe.dataset_options | flags.pop("dataset_options", {})
     named, typed = flags.pop("options", {}), {k: v for k, v in flags.items() if k not in own}
-    for k in named.keys() & typed.keys():
+    for k in (k for k in named.keys() & typed.keys() if named[k] != typed[k]):
         raise ValueError(f"{k} is given twice, as {typed[k]} and as {named[k]}: drop one of them")
     dataset, options = recipe.dataset, recipe.options | typed | named
     if decoder is False:
@@ -110,11 +110,12 @@ def suited(
     start, past = recipe.init_from, earlier and earlier["options"]
     if "standardised" in recipe.options or "standardised" not in known or train.inputs:
         return recipe
-    if start is not None:
+    why = "as the run to go on with does"
+    if past is None and start is not None:
         past, why = card_of_start(start).get("model", {}).get("config", {}), f"as '{start}' does"
-    elif ours:
+    elif ours and start is None:
         return recipe
-    else:
+    elif past is None:
         deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
         why = (
             f"as pixels of {train.name} have mean {mean:.2f} and standard deviation {deviation:.2f}"
@@ -185,7 +186,8 @@ def run(
         for other in sorted(others if team.leads else ()):
             if other.exists() and not other.stem.endswith(checkpoint.PRIMARY):
                 raise ValueError(
-                    f"{other} is another network: choose another --output, or go on by its name"
+                    f"{other} is another network: choose another --output, or rename it and its "
+                    f"card to {name}"
                 )
         past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)

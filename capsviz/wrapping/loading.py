@@ -116,18 +116,19 @@ _folders: set[Path] = set()  # of files that were opened
 def _importing(file: Path) -> Iterator[None]:
     """Run the code of a file: import from its folder, without a GPU if there is none, quietly.
 
-    Of a package it is the folder above. It stays the last on the path but the working directory,
-    for imports inside `forward`. What another file imported from its own folder, under a name that
-    is also in this one, is not taken for it. A parser of arguments finds none.
+    Of a package the folder above comes first. They stay the last on the path but the working
+    directory, for imports inside `forward`. What another file imported from its own folder, under a
+    name that is also in this one, is not taken for it. A parser of arguments finds none.
     """
-    folder = root_of(file)
-    here = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".py"}
+    folders = list(dict.fromkeys((root_of(file), file.parent)))
+    inside = [path for folder in folders for path in folder.iterdir()]
+    here = {path.stem for path in inside if path.is_dir() or path.suffix == ".py"}
     for name in [one for one in sys.modules if one.partition(".")[0] in here - {"capsviz"}]:
         above = Path(getattr(sys.modules[name], "__file__", None) or "").parents
-        if folder not in above and not _folders.isdisjoint(above):
+        if not {*folders} & {*above} and not _folders.isdisjoint(above):
             del sys.modules[name]
-    _folders.add(folder)
-    sys.path.insert(0, str(folder))
+    _folders.update(folders)
+    sys.path[:0] = map(str, folders)
     typed, sys.argv = sys.argv, [str(file)]
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -136,10 +137,11 @@ def _importing(file: Path) -> Iterator[None]:
             yield
     finally:
         sys.argv = typed
-        with suppress(ValueError):
-            sys.path.remove(str(folder))
-        if str(folder) not in sys.path:
-            sys.path.append(str(folder))
+        for place in map(str, folders):
+            with suppress(ValueError):
+                sys.path.remove(place)
+            if place not in sys.path:
+                sys.path.append(place)
 
 
 def _located(spec: str, arguments: int = 0) -> tuple[Path, str, Callable]:

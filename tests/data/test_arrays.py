@@ -354,3 +354,13 @@ def test_volumes_are_doubted_as_images(tmp_path):
     np.savez(tmp_path / "x.npz", images=np.zeros((30, 8, 8, 8), np.uint8), labels=LABELS)
     part = data.load("arrays", "test", tmp_path / "x.npz")
     assert any("8 channels: volumes are no images" in one for one in part.doubts)
+
+
+def test_pixels_named_by_column_and_row_stay_where_they_are(tmp_path):
+    names = [f"{x}_{y}" for y in range(8) for x in range(8)]
+    with (tmp_path / "x.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["label", *names])
+        rows.writerows([k, *row.ravel()] for k, row in zip(LABELS, IMAGES, strict=True))
+    part = data.load("arrays", "train", tmp_path / "x.csv")
+    assert {one.numpy().tobytes() for one in part.images[:, 0]} <= {one.tobytes() for one in IMAGES}

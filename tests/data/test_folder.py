@@ -181,6 +181,8 @@ def test_masks_beside_pictures_are_no_pictures(tmp_path):
         Image.new("L", (9, 9)).save(picture.with_name(f"benign ({k})_mask.png"))
     Image.new("L", (9, 9)).save(tmp_path / "benign/benign (0)_mask_1.png")
     make_folder(tmp_path, {"a mask": 10})  # a class of that name
+    (tmp_path / "normal/0.png").rename(tmp_path / "normal/__mask.png")
+    (tmp_path / "normal/1.png").rename(tmp_path / "normal/2-gt.png")  # no word for a mask alone
     (tmp_path / "a mask/0.png").rename(tmp_path / "a mask/x_mask.png")
     parts = [data.load("folder", split, tmp_path) for split in data.SPLITS]
     assert sum(map(len, parts)) == 30

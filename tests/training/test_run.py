@@ -268,6 +268,8 @@ def test_a_network_takes_the_scaling_and_the_order_of_classes_of_the_one_it_star
     assert pipeline.suited(replace(RECIPE, init_from="digits"), splits["train"]).options == (
         RECIPE.options
     )
+    gone = replace(start, init_from="gone")
+    assert pipeline.suited(gone, splits["train"], earlier=vars(suited)).options["standardised"]
     model = build_model(suited, splits["train"])
     with pytest.raises(ValueError, match="the same classes in another order"):
         train.start_from(model, str(path), classes=splits["train"].classes[::-1])
@@ -275,7 +277,9 @@ def test_a_network_takes_the_scaling_and_the_order_of_classes_of_the_one_it_star
 
 def test_a_second_network_is_not_written_into_the_folder_of_another(finished, splits, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "run")
-    with pytest.raises(ValueError, match=r"x\.safetensors is another network: .*by its name"):
+    with pytest.raises(
+        ValueError, match=r"x\.safetensors is another network: .*rename it and its card to y"
+    ):
         pipeline.run("y", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
 
 

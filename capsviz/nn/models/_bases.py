@@ -183,7 +183,8 @@ class ClassPoses(Network):
         children are not their lengths.
         """
         first = range(len(self.routed))[layer]
-        if activations is None and self.activated:
+        read = parameters(routing.get(self.routed[first].routing_name).route)
+        if activations is None and self.activated and "activations" in read:
             raise ValueError(
                 "children of this network have activations of their own: give them, too "
                 "(trace.child_activations)"
