@@ -183,8 +183,11 @@ class ClassPoses(Network):
         children are not their lengths.
         """
         first = range(len(self.routed))[layer]
-        read = parameters(routing.get(self.routed[first].routing_name).route)
-        if activations is None and self.activated and "activations" in read:
+        if (
+            activations is None
+            and self.activated
+            and "activations" in parameters(routing.get(self.routed[first].routing_name).route)
+        ):
             raise ValueError(
                 "children of this network have activations of their own: give them, too "
                 "(trace.child_activations)"
