@@ -152,11 +152,8 @@ class SoftmaxEntry(NamedTuple):
         def call(function, *args, **kwargs):
             own = function(*args, **kwargs)
             placed = embed(couplings, "BIJ", self.roles, tuple(own.shape)).to(own).expand_as(own)
-            return (
-                placed.contiguous()
-                if written(function, args, kwargs) is None
-                else own.copy_(placed)
-            )
+            to = written(function, args, kwargs)
+            return placed.contiguous() if to is None else own.copy_(placed)
 
         return Change(self.site, call)
 

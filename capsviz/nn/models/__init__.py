@@ -52,7 +52,7 @@ class Objective(NamedTuple):
     """What training minimises, and its parts for each image."""
 
     loss: Tensor  # ()
-    margin: Tensor  # (B,) what it is without the reconstruction
+    margin: Tensor  # (B,) of the classes: a capsule network's own loss, a classifier's margin loss
     reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
 
 
