@@ -25,7 +25,7 @@ BUGS = {
     "one matrix": ("shared_matrix", "WARN"),
     "pixels permuted": ("permuted_reconstruction", "FAIL"),
     "padding on one side": ("shifted_positions", "WARN"),
-    "label at test": ("label_leak", "FAIL"),
+    "label at test": ("label_leak", "WARN"),
     "squared lengths": ("scores_are_not_lengths", "FAIL"),
     "softmax over children": ("wrong_softmax_axis", "FAIL"),
     "logits of the batch": ("mixed_batch", "FAIL"),

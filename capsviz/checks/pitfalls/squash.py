@@ -161,10 +161,10 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
         return passes(message, **numbers)
     if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias
         return passes(message, **numbers)
-    middle = float(_of_half(layer).norm(dim=-1).mean())
-    if middle > 0.9:
+    middle, small = (float(_of_random(layer, n).norm(dim=-1).mean()) for n in (HALF, SHORT))
+    if small > 0.9:
         return fails(
-            f"{message}, but also {middle:.3f} for sums of length {HALF}: lengths carry no "
+            f"{message}, but also {small:.3f} for sums of length {SHORT}: lengths carry no "
             "information", **numbers, middle=middle,
         )  # fmt: skip
     if any(abs(middle / one - 1) < 0.05 for one in MIDDLE):
@@ -212,15 +212,15 @@ def _enlarged(total: Tensor) -> Tensor:
     return 1e6 * total / total.abs().max().clamp(1e-30, 1)
 
 
-def _of_half(layer: Capsules) -> Tensor:
-    """Return poses of random sums of length 0.5, or of means where couplings divide the sums."""
+def _of_random(layer: Capsules, length: float) -> Tensor:
+    """Return poses of random sums of a length, or of means where couplings divide the sums."""
     caller, turns = layer.caller, layer.rounds
     flow, total = caller.recorded.flow, turns[-1].total
     axes = [axis for axis, role in enumerate(turns[-1].total_roles) if role == "E"]
 
-    def half(sums):
-        random = noise(seed=7)(sums)
-        return HALF * random / random.norm(dim=axes, keepdim=True)
+    def random(sums):
+        direction = noise(seed=7)(sums)
+        return length * direction / direction.norm(dim=axes, keepdim=True)
 
     others = flow.derived - flow.descendants(total.index)
     means = [
@@ -231,7 +231,7 @@ def _of_half(layer: Capsules) -> Tensor:
         and (by := flow.sources[event.index][1]) is not None and by[0] in others
     ]  # fmt: skip
     events = means or [one.total for one in turns]
-    return caller.changed(events, half, caller.images(7), layer.taps("poses"))[1]["poses"][-1]
+    return caller.changed(events, random, caller.images(7), layer.taps("poses"))[1]["poses"][-1]
 
 
 def _poses(layer: Capsules, change: Change) -> Tensor:
