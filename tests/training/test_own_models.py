@@ -17,9 +17,8 @@ def build(image_shape, classes, **options):
 """
 NET = """
 from torch import nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 
-from capsviz.nn.functional import margin_loss
 from capsviz.nn.models import Objective, Scores
 
 
@@ -36,9 +35,7 @@ class Tiny(nn.Module):
         return Scores(logits.softmax(1), logits)
 
     def objective(self, output, images, labels):
-        present = one_hot(labels, output.lengths.shape[1]).float()
-        margin = margin_loss(output.lengths.detach(), present)
-        return Objective(cross_entropy(output.logits, labels), margin)
+        return Objective(cross_entropy(output.logits, labels))
 """
 OF_CAPSVIZ = """
 from capsviz.nn.models import capsnet

@@ -49,10 +49,9 @@ class Scores(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What training minimises, and its parts for each image."""
+    """What training minimises, and the part of it that a decoder adds."""
 
     loss: Tensor  # ()
-    margin: Tensor  # (B,) of the classes: a capsule network's own loss, a classifier's margin loss
     reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
 
 

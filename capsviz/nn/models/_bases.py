@@ -8,14 +8,14 @@ from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 
 from capsviz.discovery import parameters, require_known, unknown
 from capsviz.nn import decoders, functional, models, routing
 from capsviz.nn.capsule_layer import CapsuleLayer, by_round
 from capsviz.nn.children import WITH_LOGITS, Capsules
 from capsviz.nn.computation import channels_last, seeded
-from capsviz.nn.functional import margin_loss, multi_hot, reconstruction_loss
+from capsviz.nn.functional import multi_hot, reconstruction_loss
 from capsviz.nn.images import require_shape
 from capsviz.nn.models import Objective, Output, Scores
 from capsviz.nn.quantity import ALONG_POSE
@@ -280,7 +280,7 @@ class ClassPoses(Network):
         not class numbers, or if there is not one image to reconstruct for each of them.
         """
         c = self.settings
-        margin = functional.objective(
+        loss = functional.objective(
             c.objective,
             output.lengths,
             multi_hot(labels, c.classes),
@@ -290,10 +290,10 @@ class ClassPoses(Network):
             down_weight=c.absent_weight,
         )
         if self.decoder is None or output.poses is None:
-            return Objective(margin.mean(), margin)
+            return Objective(loss.mean())
         distance = self._distance(output.poses, images, labels)
         weight = c.reconstruction_weight * reconstruction_factor
-        return Objective((margin + weight * distance).mean(), margin, distance)
+        return Objective((loss + weight * distance).mean(), distance)
 
     def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
@@ -362,17 +362,13 @@ class Classifier(Network):
     def objective(
         self, output: Scores, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
     ) -> Objective:
-        """Cross entropy; the margin loss of the probabilities beside it, for comparison.
+        """Cross entropy. For K classes in each image, labels (B, K), its target is 1/K for each.
 
-        For K classes in each image, labels (B, K), the target of the cross entropy is 1/K for
-        each, and the margin loss cannot come to zero, as probabilities sum to one. ValueError for
-        labels that are not class numbers.
+        ValueError for labels that are not class numbers.
         """
-        margin = margin_loss(output.lengths.detach(), multi_hot(labels, output.lengths.shape[1]))
-        target = labels
-        if labels.dim() == 2:
-            target = one_hot(labels, output.logits.shape[1]).to(output.logits.dtype).mean(1)
-        return Objective(cross_entropy(output.logits, target), margin)
+        present = multi_hot(labels, output.logits.shape[1]).to(output.logits.dtype)
+        shares = labels if labels.dim() == 1 else present / present.sum(1, keepdim=True)
+        return Objective(cross_entropy(output.logits, shares))
 
 
 class PlainClassifier(Classifier):

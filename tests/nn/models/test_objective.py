@@ -34,7 +34,6 @@ def test_the_loss_is_the_margin_plus_the_weighted_metric_times_the_factor(
     distance = (difference**2 if metric == "l2" else difference.abs()).sum(1)
     margin = torch.tensor(twins.margin_loss(output.lengths, [{int(k)} for k in LABELS]))
     torch.testing.assert_close(found.reconstruction, distance)
-    torch.testing.assert_close(found.margin, margin)
     torch.testing.assert_close(found.loss, (margin + factor * 0.02 * distance).mean())
 
 
@@ -51,7 +50,6 @@ def test_each_of_several_things_is_decoded_from_its_own_class(metric, tiny_image
                 difference = made - parts[b, k]
                 distance[b] += (difference**2 if metric == "l2" else difference.abs()).sum() / 2
     margin = torch.tensor(twins.margin_loss(output.lengths, [set(p.tolist()) for p in PAIRS]))
-    torch.testing.assert_close(found.margin, margin)
     torch.testing.assert_close(found.reconstruction, distance)
     torch.testing.assert_close(found.loss, (margin + 0.5 * 0.02 * distance).mean())
 
@@ -107,12 +105,9 @@ def test_classifiers_share_the_probability_among_the_classes_of_an_image(name, g
     p = output.lengths
     expected = -(p[range(8), PAIRS[:, 0]].log() + p[range(8), PAIRS[:, 1]].log()).mean() / 2
     torch.testing.assert_close(found.loss, expected)
-    margin = twins.margin_loss(p, [set(pair.tolist()) for pair in PAIRS])
-    torch.testing.assert_close(found.margin, torch.tensor(margin))
     assert found.reconstruction is None
     one = model.objective(output, images, LABELS[:, None])
-    for a, b in zip(one[:2], model.objective(output, images, LABELS)[:2], strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(one.loss, model.objective(output, images, LABELS).loss)
 
 
 DECODERS = [
