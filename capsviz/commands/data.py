@@ -37,8 +37,8 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
         dataset, data_dir = named(source, dataset, data_dir)
     for path, ending in ((sheet, ".png"), (exported, ".npz")):
         if path is not None:
-            if not path.suffix:
-                raise ValueError(f"'{path}' has no ending: expected FILE{ending}")
+            if not path.suffix or path.suffix != ending == ".npz":
+                raise ValueError(f"'{path}': expected FILE{ending}")
             naming.refuse_file(path, force=force)
     if sheet is not None:
         from capsviz.results import house  # takes time to import
@@ -58,6 +58,8 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
     lines = describe(data_dir, **chosen) + [data.summary(part) for part in splits.values()]
     lines += [*data.check(splits), *([f"WARN {absent}"] if absent else [])]
     if sheet is not None:
+        if first.inputs:
+            raise ValueError(f"{first.name} has inputs that are no images: drop --save-figure")
         lines.append(drawn(first, sheet))
     if exported is not None:
         lines.append(export(splits, exported, chosen))

@@ -56,8 +56,8 @@ def command(inputs, kind, parts, output, force):
     images = opened.images(min(IMAGES, len(part)))[0] if len(part) else drawn
     of = "images" if len(part) else "random images"
     if kind == "steps":
-        apart = export.to_steps(opened.model, images, path)
-        names = ", ".join(sorted(one.name for one in path.glob("*.onnx")))
+        written, apart = export.to_steps(opened.model, images, path)
+        names = ", ".join(f"{name}.onnx" for name in sorted(written))
     else:
         apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
     if apart is None:

@@ -1,5 +1,6 @@
 """Draw a figure again from its JSON, or print its numbers; no network is needed."""
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -52,6 +53,9 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             raise ValueError("--table csv prints every number: choose md or tex for --panel")
         click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
         return
+    places = [(output or path.parent) / path.name for path in files]
+    if not (table or latex) and (twice := [str(p) for p, n in Counter(places).items() if n > 1]):
+        raise ValueError(f"several of these files would be drawn as {twice[0]}: name one at a time")
     for path in files:
         result, about = results.read_result(path)
         analysis = contract.of_result(about["analysis"], type(result).__name__)
@@ -59,7 +63,8 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             continue
         size = about["width"]
         if width is not None or venue is not None:
-            earlier = about.get("options", {}).get("width") or "double"
+            usual = size if isinstance(size, str) else "double"
+            earlier = about.get("options", {}).get("width") or usual
             size = house.width_for(width or earlier, venue)
         some = panel or about.get("panel", ())
         added = [] if [*some] == about.get("panel") else panel

@@ -18,6 +18,7 @@ capsviz reproduce iterations --epochs 2 --seeds 1  # hours; use a GPU
 """
 
 FOLDER = Path("runs/reproduce")
+PRINT = ("compare", "reproduce")  # commands that write nothing
 OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
 
 
@@ -126,12 +127,11 @@ def _measure(number: str, folder: Path, *, show: bool) -> None:
     one, failed = reproduced.finding(number), []
     click.echo(f"{number}. {one.claim}")
     for words in reproduced.commands(one):
-        click.echo(f"$ capsviz {words}")
-        prints = words.startswith(("compare", "reproduce"))
-        writes = [] if prints else ["--output", str(folder), "--force"]
-        command = [sys.executable, "-m", "capsviz", *shlex.split(words), *writes]
+        click.echo(f"$ capsviz {shlex.join(words)}")
+        writes = [] if words[0] in PRINT else ["--output", str(folder), "--force"]
+        command = [sys.executable, "-m", "capsviz", *words, *writes]
         if not show and subprocess.run(command).returncode:
-            failed.append(words.split()[0])
+            failed.append(words[0])
     click.echo(f"Compare with the table of finding {number} in docs/findings.md.")
     if lines := reproduced.trainings(one):
         click.echo("Runs whose weights are not shipped (their statistics are), and their training:")

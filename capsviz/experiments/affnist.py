@@ -208,7 +208,8 @@ def result_path(folder: Path, network: str, seed: int, state: str) -> Path:
 
 def read(folder: Path) -> list[dict]:
     """Return the results in a folder, in the order of `NETWORKS`, then seed, then state."""
-    results = [_read_one(path) for path in sorted(folder.glob("*-*-*.json"))]
+    paths = [path for state in STATES for path in folder.glob(f"*-*-{state}.json")]
+    results = [_read_one(path) for path in paths]
     names = list(NETWORKS)
     return sorted(results, key=lambda r: (names.index(r["network"]), r["seed"], r["state"]))
 

@@ -111,10 +111,11 @@ def to_file(
     return write(Parts(model.eval(), names), (images,), path, onnx=onnx)
 
 
-def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
-    """Write each of `steps` as FOLDER/NAME.onnx; return how far the farthest is from it.
+def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float | None]:
+    """Write each of `steps` as FOLDER/NAME.onnx; return names, and how far the farthest is from it.
 
-    ValueError as for `to_file`; the folder is only there when all are written.
+    ValueError as for `to_file`; the folder is only there when all are written. A step that another
+    network had there is deleted.
     """
     each = steps(model.eval())
     with torch.no_grad():
@@ -133,7 +134,9 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> float | None:
             for name, step in each.items()
         ]
         shutil.copytree(place, folder, dirs_exist_ok=True)
-    return None if None in apart else max(one for one in apart if one is not None)
+    for name in inputs.keys() - each.keys():
+        (folder / f"{name}.onnx").unlink(missing_ok=True)
+    return [*each], None if None in apart else max(one for one in apart if one is not None)
 
 
 def write(
@@ -204,6 +207,9 @@ def to_folder(source: str, path: Path) -> None:
     if weights.name == checkpoint.STATE:
         raise ValueError(f"'{source}' is unfinished: end it by `capsviz train ... --resume` first")
     card = checkpoint.read_card(weights)
+    others = [one.name for one in path.glob("*.safetensors") if one.name != "model.safetensors"]
+    if others:
+        raise ValueError(f"'{path}' holds other weights, {others[0]}: name another folder")
     path.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, path / "model.safetensors")
     card["weights"]["file"] = "model.safetensors"

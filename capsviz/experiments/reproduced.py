@@ -4,7 +4,9 @@ Weights of single networks are shipped, so their commands measure at once. Of se
 the statistics are shipped, in trained/seeds; `capsviz train NAME --seed S` trains such a run again.
 """
 
+import glob
 import json
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,9 +37,16 @@ def finding(number: str) -> Finding:
     return FINDINGS[int(number) - 1]
 
 
-def commands(one: Finding) -> list[str]:
-    """Return the commands that measure a finding from what is shipped, without `capsviz`."""
-    return [words.format(seeds=discovery.folder(SEEDS)) for words in one.measured]
+def commands(one: Finding) -> list[list[str]]:
+    """Return the words of the commands that measure a finding from what is shipped.
+
+    They are without `capsviz`; patterns of files are replaced by these, as a shell does.
+    """
+    folder = discovery.folder(SEEDS)
+    every = [[word.format(seeds=folder) for word in shlex.split(line)] for line in one.measured]
+    return [
+        [path for word in words for path in (sorted(glob.glob(word)) or [word])] for words in every
+    ]
 
 
 def trainings(one: Finding) -> list[str]:

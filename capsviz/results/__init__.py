@@ -175,8 +175,13 @@ def save(
     }
     more = {"look": chosen(), "panel": panel, "notice": notice, "runs": runs, "networks": networks}
     about |= {name: value for name, value in more.items() if value}
-    paths = export(stem, analysis, result, formats, width, panel, table=table, about=about)
     stem = Path(stem)
+    paths = export(stem, analysis, result, formats, width, panel)
+    if table or own.table(result) is not None:
+        try:
+            paths += tables.write(stem, *table_of(analysis, result, panel, about))
+        except NoNumbersError as error:
+            log.warning("%s: %s, so no table is written", stem.name, error)
     names = [f"{stem.name}.{kind}" for kind in ("md", "tex")]
     for name in picture_names(stem.name, analysis, result).values():
         names += [f"{name}.{kind}" for kind in FORMATS]
@@ -192,11 +197,8 @@ def export(
     formats: Sequence[str],
     width: str | float,
     panel: Sequence[str] = (),
-    *,
-    table: bool = False,
-    about: Mapping | None = None,
 ) -> list[Path]:
-    """Draw a result and write its pictures, or one of some panels, and its table if it has one.
+    """Draw a result and write its pictures, or one of some panels.
 
     A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be
     drawn leaves nothing. Panels for which a picture has no room are named in the log.
@@ -212,11 +214,6 @@ def export(
             log.warning("%s has no room for %s: draw it alone, %s", name, names, alone)
         if omitted := getattr(figure, "omitted", ()):
             log.warning("%s has no room for %s", name, ", ".join(omitted))
-    if table or _own(analysis, result).table(result) is not None:
-        try:
-            paths += tables.write(stem, *table_of(analysis, result, panel, about))
-        except NoNumbersError as error:
-            log.warning("%s: %s, so no table is written", stem.name, error)
     return paths
 
 

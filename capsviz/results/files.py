@@ -136,10 +136,14 @@ def _encode(value):
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encode(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _decode(value, arrays: Mapping[str, np.ndarray]):
+    if isinstance(value, list):
+        return [_decode(one, arrays) for one in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"npz"}:

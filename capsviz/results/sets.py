@@ -6,7 +6,7 @@ An analysis takes part unless its `figure_set` is None.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,8 +179,8 @@ def make(
             record()
             report(f"{stem}: {seconds:.1f} s")
             start = time.perf_counter()
-        for gone in earlier.keys() - drawn:
-            del entries[gone]
+        old = [entries.pop(gone) for gone in earlier.keys() - drawn]
+        _delete(output, old, {name for one in entries.values() for name in one.files})
 
     allocator.give_back_large()
     with remember():
@@ -237,6 +237,16 @@ def _intact(folder: Path, entries: Iterable[Entry]) -> bool:
         return False
 
 
+def _delete(folder: Path, entries: Iterable[Entry], kept: Container[str] = ()) -> None:
+    """Delete the files of entries that are as they were written, but those that are `kept`."""
+    for one in entries:
+        written = one.sha256 or {}
+        for name in one.files:
+            there = name not in kept and Path(name).name == name and (folder / name).is_file()
+            if there and digests(folder, [name])[name] == written.get(name):
+                (folder / name).unlink()
+
+
 def _earlier(output: Path, key: dict, force: bool) -> tuple[dict[str, Entry], set[str]]:
     """Return entries that an earlier run left, and the analyses that it drew to their end.
 
@@ -252,6 +262,7 @@ def _earlier(output: Path, key: dict, force: bool) -> tuple[dict[str, Entry], se
     if not differ or not entries:
         return entries, whole
     if force:
+        _delete(output, entries.values())
         return {}, set()
     raise ValueError(
         f"{output} holds figures of another run ({', '.join(differ)} differ): "

@@ -16,6 +16,7 @@ LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or othe
 }  # fmt: skip
 COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
 GAP = 12  # points between columns
+TALL = 45  # lines of a float that fit on a page
 SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
 NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
@@ -48,7 +49,8 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
 
     A table wider than a column goes over both. One wider than a page gets its header in lines and
     smaller letters. If that is not enough, the rest of its columns follows below the first ones,
-    with the names of the rows again. The caption is plain text, the label "tab:LABEL".
+    with the names of the rows again. What is taller than a page goes on in further environments.
+    The caption is plain text, the label "tab:LABEL".
     """
     columns = [([name], *cells) for name, *cells in zip(header, *rows, strict=True)]
     star = "*" if _width(columns) > COLUMN else ""
@@ -56,22 +58,24 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
         columns = [(_lines(name, cells), *cells) for (name,), *cells in columns]
     fitting = (size for size, scale in SIZES.items() if _width(columns, scale) <= PAGE)
     size = next(fitting, list(SIZES)[-1])
-    tabulars = [_tabular(some) for some in _blocks(columns, SIZES[size])]
-    between = ["", r"  \medskip", ""]
-    return "\n".join(
-        [
-            rf"\begin{{table{star}}}",
-            r"  \centering",
-            rf"  \caption{{{escape(caption)}}}",
-            rf"  \label{{tab:{label}}}",
-            r"  \medskip",
-            *([f"  {size}"] if size else []),
-            *tabulars[0],
-            *(line for one in tabulars[1:] for line in (*between, *one)),
-            rf"\end{{table{star}}}",
-            "",
-        ]
-    )
+    pages: list[list[str]] = []
+    for block in _blocks(columns, SIZES[size]):
+        for start in range(0, max(1, len(rows)), TALL):
+            part = [(lines, *cells[start : start + TALL]) for lines, *cells in block]
+            tabular = _tabular(part)
+            if pages and len(pages[-1]) + len(tabular) <= TALL:
+                pages[-1] += ["", r"  \medskip", "", *tabular]
+            else:
+                pages.append(tabular)
+    more = [r"  \addtocounter{table}{-1}", r"  \caption{(continued)}"]
+    heads = [[rf"  \caption{{{escape(caption)}}}", rf"  \label{{tab:{label}}}"]]
+    heads += [more] * (len(pages) - 1)
+    lines = []
+    for head, page in zip(heads, pages, strict=True):
+        begin = [rf"\begin{{table{star}}}", r"  \centering", *head, r"  \medskip"]
+        begin += [f"  {size}"] if size else []
+        lines += [*begin, *page, rf"\end{{table{star}}}", ""]
+    return "\n".join(lines)
 
 
 def _tabular(columns) -> list[str]:

@@ -106,6 +106,8 @@ def test_a_sheet_in_an_unknown_format_is_refused_before_it_is_drawn():
 def test_a_name_to_which_an_ending_would_be_added_is_refused(option, ending):
     refused = run("data", "digits", option, "mine")
     assert refused.exit_code == 2 and f"expected FILE{ending}" in refused.stderr
+    refused = run("data", "digits", "--export", "mine.csv")
+    assert refused.exit_code == 2 and "expected FILE.npz" in refused.stderr
     assert not list(Path().iterdir())
 
 

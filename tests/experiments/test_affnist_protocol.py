@@ -82,6 +82,7 @@ def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path
     lines = []
     run("resnet", 1, plan(tmp_path), report=lines.append)
     assert [path.read_bytes() for path in paths] == before and lines == []
+    (tmp_path / "affnist-folder-af.json").write_text("{}")  # a figure in the same folder
     assert [r["state"] for r in read(tmp_path)] == ["full", "matched"]
     assert json.loads(before[1])["training"]["epoch"] == 2
 

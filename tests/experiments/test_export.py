@@ -98,6 +98,9 @@ def test_a_folder_is_opened_again(tmp_path, images):
     config = json.loads((tmp_path / "hub/config.json").read_text())
     assert config["config"]["types"] == 8
     assert "test set: 99.72 %" in (tmp_path / "hub/README.md").read_text()
+    (tmp_path / "hub/other.safetensors").touch()
+    with pytest.raises(ValueError, match="holds other weights, other"):
+        export.to_folder("digits", tmp_path / "hub")
 
 
 TWICE = ["--part", "lengths", "--part", "lengths"]
@@ -134,7 +137,8 @@ def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     network = build()
-    assert export.to_steps(network, images, tmp_path / "steps") <= 1e-5
+    names, apart = export.to_steps(network, images, tmp_path / "steps")
+    assert apart <= 1e-5 and names == ["votes", "routing", "given", "decoder"]
 
     def run(step, *inputs):
         session = runtime.InferenceSession(tmp_path / f"steps/{step}.onnx")
@@ -152,6 +156,9 @@ def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path):
     assert abs(changed - lengths[-1]).max() > 1e-3
     drawn = run("decoder", poses, changed.argmax(1))[0]
     torch.testing.assert_close(torch.tensor(drawn), expected.reconstruction, atol=1e-5, rtol=1e-4)
+    plain = build(reconstruction_weight=0)
+    assert "decoder" not in export.to_steps(plain, images, tmp_path / "steps")[0]
+    assert not (tmp_path / "steps/decoder.onnx").exists()
 
 
 def test_steps_are_refused_where_children_have_activations(images, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -361,6 +362,21 @@ def test_the_commands_of_a_finding_are_those_of_its_page():
         for _, *words in lines:
             if words[0] not in ("reproduce", "train", "affnist") and "{" not in str(words):
                 assert words in known, words
+
+
+def test_a_finding_is_measured_from_folders_that_are_there(monkeypatch, tmp_path):
+    folder = tmp_path / "two words"
+    for name in SERIES:
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setattr(reproduced.discovery, "folder", lambda _: folder)
+    places = {
+        Path(word)
+        for one in reproduced.FINDINGS
+        for words in reproduced.commands(one)
+        for word in words
+        if str(tmp_path) in word
+    }
+    assert len(places) > 9 and all(place.is_dir() for place in places)
 
 
 def test_a_finding_is_measured_and_says_which_trainings_are_left(monkeypatch, tmp_path):

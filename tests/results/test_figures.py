@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from itertools import combinations
@@ -44,12 +45,9 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     command_line.fine(command_line.run("rotate", *made, *chosen))
     stem, again = "rotate-digits-2-0-step-60", tmp_path / "b"
     args = ["redraw", f"{tmp_path / stem}.json", "--output", f"{again}"]
-    table = ["redraw", f"{FIGURES / 'affnist.json'}", "--output", str(tmp_path), "--format", "png"]
     code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None\n"
-    code += f"for words in {[[*args, *reversed(chosen)], table]!r}:\n"
-    code += " main(words, standalone_mode=False)"
+    code += f"main({[*args, *reversed(chosen)]!r}, standalone_mode=False)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert_shipped_tables(tmp_path, "affnist")
     for name in (f"{stem}.{ending}" for ending in formats):
         assert (tmp_path / name).read_bytes() == (again / name).read_bytes(), name
 
@@ -60,7 +58,9 @@ def assert_shipped_tables(folder, name):
         assert (folder / f"{name}.{kind}").read_text(encoding="utf-8") == shipped
 
 
-@pytest.mark.parametrize("name", ["equivariance-mnist-1000-images", "corrupt-mnist-1000-images"])
+@pytest.mark.parametrize(
+    "name", ["affnist", "equivariance-mnist-1000-images", "corrupt-mnist-1000-images"]
+)
 def test_the_shipped_tables_are_those_of_their_numbers(name, tmp_path):
     result, about = results.read_result(FIGURES / f"{name}.json")
     analysis = contract.of_result(about["analysis"], type(result).__name__)
@@ -82,6 +82,21 @@ def test_the_manifest_has_captions_and_digests_of_the_shipped_figures():
         assert entry["commit"] == about["provenance"]["commit"]
         assert entry["sha256"] == sets.digests(FIGURES, entry["files"])
         assert typeset(entry["caption"]) in latex
+
+
+def test_redraw_writes_pictures_alone_and_each_of_its_own(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for file in FIGURES.glob("affine-mnist-mnist-resnet-*.json"):
+            shutil.copy(file, tmp_path / folder / "x.json")
+    table = tmp_path / "a/x.md"
+    table.write_text("edited")
+    one, other = (tmp_path / folder / "x.json" for folder in "ab")
+    command_line.fine(command_line.run("redraw", one, other, "--format", "png"))
+    assert table.read_text() == "edited" and (tmp_path / "b/x.png").is_file()
+    both = command_line.run("redraw", one, other, "--format", "png", "--output", tmp_path / "c")
+    command_line.refused(both, "several of these files would be drawn as")
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("field", ["angles_deg", "lengths"])

@@ -33,6 +33,7 @@ class Result(NamedTuple):
     n: int
     names: list[str]
     parts: dict[str, np.ndarray]
+    each: list[Estimate]
     late: str = "default"
 
 
@@ -47,6 +48,7 @@ def result(**others):
     values = {
         "share": share, "absent": None, "grid": grid, "sizes": np.array([3, 2**40]),
         "loss": math.nan, "n": 30, "names": ["a", "b"], "parts": {"a": np.arange(4.0)},
+        "each": [Estimate(0.5, [0.4, 0.6], 9), Estimate(np.zeros(2), np.ones((2, 2)), 9)],
     }  # fmt: skip
     return Result(**{**values, **others})
 
@@ -73,6 +75,7 @@ def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
     read, about = results.read_result(path)
     assert results.to_json(read) == results.to_json(written)
     assert (read.grid.dtype, read.sizes.dtype) == (np.float32, np.int64)
+    assert isinstance(read.each[0], Estimate) and read.each[1].ci95.shape == (2, 2)
     assert about["kind"] == "Result" and about["capsviz"]
     if limit == 10:
         path.with_suffix(".npz").unlink()

@@ -187,11 +187,17 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
     assert cell(rows, "called otherwise", "rotated").estimate.n == 4
 
 
+def test_networks_known_by_results_alone_take_no_name_of_another(tmp_path):
+    about = provenance({"weights": {"file": "mnist.safetensors", "sha256": "aa"}}, "cpu")
+    path = sweep(tmp_path, ["aa"], ["a", "x"], provenance=about, options={"first": ["runs/a"]})
+    assert [row.network.name for row in leaderboard.table([path])][-1] == "mnist (a)"
+
+
 def test_a_column_takes_no_result_of_other_options(tmp_path):
     """Few corruptions, small angles, places and iterations that were asked for."""
     digests = ["aa"]
     full = range(-90, 91, 10)
-    for sizes, taken in ((full, True), ((-90, 0, 90), False), ((-10, 0, 10), False)):
+    for sizes, taken in ((full, True), ((-90, 0, 90), False), ((-10, 0, 10), False), ((7,), False)):
         place = tmp_path / str(sizes)
         own = card(place / "own", "net", "aa")
         table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])
@@ -200,16 +206,15 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
         ("affine-mnist-mnist-resnet-*.json", {"trained_px": 3.0}),
         ("transplant-mnist-1000-images.json", {"iterations": 1}),
         ("routing-mnist-1000-images.json", {"iterations": 1}),
-        ("corrupt-mnist-1000-images.json", {}),
+        ("corrupt-mnist-1000-images.json", {"only": ["brightness", "stripe"]}),
     ):
         result = shipped(pattern).result
         name = pattern.split("-")[0]
         titles = [column.title for column in COLUMNS if name in column.analyses]
         own = card(tmp_path / name / "own", "net", "aa", dataset="mnist")
-        more = result if options else result._replace(corruptions=["brightness", "stripe"])
-        for number, (one, about) in enumerate(((result, {}), (more, options))):
+        for number, about in enumerate(({}, options)):
             place = tmp_path / name / str(number)
-            path = _write(place, "r", name, one, digests, options={"n": 5, **about})
+            path = _write(place, "r", name, result, digests, options={"n": 5, **about})
             cells = [cell(leaderboard.table([own, path]), "net", title) for title in titles]
             assert all(one is None for one in cells) == (number == 1), (name, number)
 

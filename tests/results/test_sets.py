@@ -136,6 +136,12 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     assert "reconstruct: kept" in third.stderr and "rotate: kept" not in third.stderr
     assert (tmp_path / "x" / "rotate-digits-2-0.png").stat().st_size > 1000
     assert "kept" not in run(*words, "--force").stderr
+    (tmp_path / "x" / "reconstruct-mine.png").touch()
+    (tmp_path / "x" / "rotate-digits-2-0.json").write_text("edited")
+    command_line.fine(run(*words, "--index", 1, "--force"))  # of another image
+    left = {path.name for path in (tmp_path / "x").iterdir()}
+    assert {"reconstruct-mine.png", "rotate-digits-2-0.json", "rotate-digits-2-1.png"} <= left
+    assert "rotate-digits-2-0.png" not in left
 
 
 def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):

@@ -95,6 +95,15 @@ def test_a_long_header_comes_in_lines_before_columns_are_set_apart():
     assert environment == r"\begin{table*}" and not size and points(rows, 10) <= 504
 
 
+def test_a_table_taller_than_a_page_goes_on_in_further_ones():
+    made = tables.latex(HEADER, [[f"row {k}", *ROWS[0][1:]] for k in range(100)], "All", "x")
+    pages = re.findall(r"\\begin\{table\}.*?\\end\{table\}", made, re.DOTALL)
+    assert len(pages) == 3 and max(page.count("\n") for page in pages) < 60
+    assert [k for page in pages for k in re.findall(r"row (\d+)", page)] == [*map(str, range(100))]
+    assert made.count(r"\label{tab:x}") == made.count(r"\caption{All}") == 1
+    assert made.count(r"\addtocounter{table}{-1}") == made.count(r"\caption{(continued)}") == 2
+
+
 def test_a_table_wider_than_a_page_goes_on_below_with_the_names_of_its_rows():
     header = ["network", "data", *[f"measure {k}" for k in range(16)]]
     names = [["mnist-slim", "one"], ["mnist-slim", "two"]]

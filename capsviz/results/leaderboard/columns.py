@@ -15,7 +15,6 @@ from capsviz.statistics.estimate import Estimate, less
 from capsviz.statistics.words import untrained_of
 
 FIRST = None
-ALL = 14  # corruptions, at least: MNIST-C has 15, and 14 of ImageNet-C are of colour images
 STEP = 15  # degrees between rotations, at most
 STEPS, QUERIES = 50, 100  # of attacks, at least: weaker ones flatter
 BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on those of colour
@@ -46,14 +45,13 @@ class Column(NamedTuple):
 
 def corruption(result):
     """Yield the mean error over all corruptions of MNIST-C, or of those of colour images."""
-    if len(result.corruptions) >= ALL:
-        yield from zip(_names(result.networks), result.mean, strict=True)
+    yield from zip(_names(result.networks), result.mean, strict=True)
 
 
 def rotation(result):
     """Yield the mean accuracy over rotations from -90° to 90°, at most 15° apart."""
-    ends, apart = (result.sizes.min(), result.sizes.max()), np.diff(result.sizes).max()
-    if result.warp == "rotation" and ends == (-90, 90) and apart <= STEP:
+    whole = (result.sizes.min(), result.sizes.max()) == (-90, 90)
+    if result.warp == "rotation" and whole and np.diff(result.sizes).max() <= STEP:
         yield from zip(_names(result.names), result.area, strict=True)
 
 
@@ -156,7 +154,7 @@ COLUMNS = (
            drawn="accuracy outside\ntraining shifts"),
     Column("corrupted", "mean error over the corruptions of MNIST-C, or of ImageNet-C in colour",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
-           only={"severity": (3,)},
+           only={"severity": (3,), "only": ()},
            drawn="error under\ncorruptions"),
     Column("rotated", "mean accuracy over rotations from -90° to 90°",
            {("sweep", "Result"): rotation}, drawn="accuracy,\nrotated"),

@@ -95,14 +95,18 @@ def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Netw
         data = getattr(record.result, "dataset", NONE)
         seeds, digests = runs["seeds"] if runs else [0], sorted(record.digests)
         one = Network(name, data, seeds, digests, routing=provenance.get("routing"))
-        pairs[tuple(digests)] = one, record.path.parent
-    return different(list(pairs.values()))
+        options = record.about.get("options", {})
+        given = options.get("first") or options.get("checkpoint") or record.path.stem
+        place = Path(given if isinstance(given, str) else given[0])
+        pairs[tuple(digests)] = one, record.path.parent / place.name
+    return different(list(pairs.values()), [one.name for one in networks])
 
 
-def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
+def different(pairs: list[tuple[Network, Path]], taken: Sequence[str] = ()) -> list[Network]:
     """Return each network once: runs of a recipe stand for one of them.
 
-    Others of one name get their places in brackets. ValueError for one that is named twice.
+    Others of one name, or of a name that is taken, get their places in brackets. ValueError for one
+    that is named twice.
     """
     kept: list[tuple[Network, Path]] = []
     for network, place in pairs:
@@ -113,7 +117,7 @@ def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
             continue
         kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
         kept.append((network, place))
-    names = Counter(one.name for one, _ in kept)
+    names = Counter([*taken, *(one.name for one, _ in kept)])
     tails = Counter((one.name, place.name) for one, place in kept)
     return [
         one
