@@ -45,6 +45,7 @@ class Result(NamedTuple):
     axes = {
         **dict.fromkeys(("affine", "inside", "outside"), ("networks, states",)),
         **dict.fromkeys(("lost", "lost_share"), ("networks, states", "factors")),
+        "by_factor": ("networks, states", "factors", "bin {1}"),
     }
     formats = dict.fromkeys(("affine", "inside", "outside", "lost", "lost_share"), ".1%")
     titles = {

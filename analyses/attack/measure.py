@@ -60,6 +60,7 @@ class Work:
         self.steep = {k for k, one in networks.items() if attacks.has_gradient(one, images)}
         plain = [k for k in networks if not abilities(networks[k]).has_capsules and k in self.steep]
         self.source = plain[0] if plain and len(networks) > 1 else None
+        self.held_out = None
         lacks = {(k, name): self._lacks(k, name, inputs) for name in names for k in networks}
         self.applies = {pair for pair, why in lacks.items() if not why}
         self.missing = [f"{name} is left out for {k}: {w}" for (k, name), w in lacks.items() if w]
@@ -69,11 +70,9 @@ class Work:
                 raise ValueError(f"{name}: {why}")
         self.transferred: dict[tuple[Ball, int, int], torch.Tensor] = {}
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
-        self.held_out = None
         self.unfooled = dict[str, np.ndarray]()  # before the adaptive attack
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
-                self.held_out = other_images(inputs, attacks.HELD_OUT).images
                 self.limits[k] = threshold(attacks.distances(model, self.held_out))
                 self.flagged[row] = attacks.distances(model, images) > self.limits[k]
                 self.unfooled[k] = self.right[k] | (self.flagged[row] == 1)
@@ -97,7 +96,13 @@ class Work:
         if not able.has_capsules:
             return "it has no capsules"
         if name == "adaptive":
-            return "" if able.decodes and inputs is not None else "it has no decoder"
+            if not able.decodes or inputs is None:
+                return "it has no decoder"
+            try:
+                self.held_out = other_images(inputs, attacks.HELD_OUT).images
+            except ValueError as error:
+                return str(error)
+            return ""
         if score_name(model, self.images) != LENGTH:
             return "its scores are not lengths of poses"
         if name == "vote" and not (able.gives("votes") and able.links is None):

@@ -81,7 +81,7 @@ class Result(NamedTuple):
     fill: str = "black"  # of `transforms.Fill`
 
     axes = {
-        **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", None)),
+        **dict.fromkeys(("fitted", "unchanged"), ("sources", "warps", "size {1}")),
         **dict.fromkeys(("mean", "probe"), ("sources", "warps")),
         "by_count": ("sources", "warps", "fit_counts"),
     }

@@ -101,12 +101,13 @@ class Statistics(NamedTuple):
 
     axes = {
         "base": (("true activation", "accuracy"),),
-        "curve_accuracy": ("orders", None),
-        "curve_activation": ("orders", None),
+        **dict.fromkeys(("curve_accuracy", "curve_activation"), ("orders", "removed")),
+        "rounded_accuracy": ("rounded",),
         **dict.fromkeys(("area_accuracy", "area_activation"), ("orders",)),
         **dict.fromkeys(("entropy_bits", "apart_bits", "untrained_bits"), ("levels",)),
         "first_activation_change": (("most important group", "random ones of its norm"),),
     }
+    rounded = property(lambda self: ["own couplings", *map(str, self.levels)])
     titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",
               "first_activation_change": "change of the true activation"}  # fmt: skip
     formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")

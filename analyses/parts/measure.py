@@ -221,6 +221,7 @@ def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> 
     absolute, the mean over channels. Of the `winner` (N,) the pose (N, E) is its `own`; axes (U, E)
     are orthonormal directions, the identity for the units themselves.
     """
+    axes = axes.to(own)
     along = own @ axes.T
     low, high = torch.empty_like(along), torch.empty_like(along)
     for k in winner.unique():

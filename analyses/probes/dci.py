@@ -97,10 +97,13 @@ def standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _concentration(weights: np.ndarray) -> float:
-    """1 less the entropy of each row, to the base of its length; mean by the rows' shares."""
+    """1 less the entropy of each row, to the base of its length; mean by the rows' shares.
+
+    NaN for rows of one number; 0 without any weight.
+    """
     rows, whole = weights.sum(1), weights.sum()
-    if whole == 0 or weights.shape[1] < 2:
-        return 0.0
+    if weights.shape[1] < 2 or whole == 0:
+        return np.nan if weights.shape[1] < 2 else 0.0
     p = np.divide(weights, rows[:, None], out=np.zeros_like(weights), where=rows[:, None] > 0)
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(1) / np.log(weights.shape[1])
     return float(((1 - entropy) * rows).sum() / whole)

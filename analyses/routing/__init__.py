@@ -207,7 +207,9 @@ class Statistics(NamedTuple):
         ("control_accuracy", "control_changed", "control_true_activation",
          "control_effective_parents", "control_polarisation", "control_sd"), ("controls",),
     ) | {"agreement": ("iteration {1}", ("true class", "other classes")),
-         "control_agreement": ("controls", ("true class", "other classes"))}  # fmt: skip
+         "control_agreement": ("controls", ("true class", "other classes")),
+         "coupling": ("of", "classes"), "type_coupling": ("of", "type {}", "classes")}  # fmt: skip
+    of = property(lambda self: [f"images of {self.classes[k]}" for k in self.true_classes])
     references = dict.fromkeys(("accuracy", "control_accuracy"), "1 iteration")
     formats = dict.fromkeys(
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"

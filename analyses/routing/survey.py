@@ -36,7 +36,7 @@ def survey(
     require_two(len(images))
     few = images[:PREFIX_IMAGES]
     one = trace(model, few[:1], keep=("poses", "votes"), iterations=iterations)
-    R, J = one.require("poses").shape[::2]
+    R = len(one.require("poses"))
     at_once = fit_at_a_time(one.require("votes"))
     M = R  # where the network takes no other number
     if most > R:
@@ -44,7 +44,7 @@ def survey(
             _result(model, few[:1], most)
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
-    kept = images.new_empty(len(images), M + len(INTERVENTIONS), J)  # activations
+    kept: list[Tensor] = []  # activations (M + controls, b, J) of some images
     means: defaultdict[str, RunningMean] = defaultdict(RunningMean)
     of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all
 
@@ -69,7 +69,7 @@ def survey(
                 means[name].add(values[:, :R].numpy())
                 means[f"control_{name}"].add(values[:, R:].numpy())
         means["child_activation"].add(traced.require("child_activations").numpy())
-        kept[rows] = torch.cat([activations, replaced.activations]).movedim(1, 0)
+        kept.append(torch.cat([activations, replaced.activations]))
         types = by_type(own[-1], traced.grid)
         for k in true.unique():
             each, together = of_class[int(k)]
@@ -83,7 +83,7 @@ def survey(
     types, together = zip(*of_class.values(), strict=True)
     return {
         **fields,
-        **_outcomes(kept, labels),
+        **_outcomes(torch.cat(kept, 1).movedim(1, 0), labels),
         "control_sd": fields["control_coupling_sd"],
         "controls": list(INTERVENTIONS),
         "true_classes": np.array(list(of_class)),

@@ -77,7 +77,8 @@ class Exchange(Analysis):
         if iterations is not None:
             text = f"Images are routed in {iterations} iteration{'s' * (iterations > 1)}.\n{text}"
         sd = getattr(result, "coupling_sd", 1.0)
-        if result.given is not None and np.any(getattr(sd, "value", sd)):  # uniform ones do nothing
+        own = np.ravel(getattr(sd, "value", sd))[OWN]  # uniform ones do nothing
+        if result.given is not None and own:
             text += (
                 "\nBy definition of the routing, images follow their couplings, whatever was "
                 f"learned: {result.given}."
@@ -404,7 +405,13 @@ class Parts(NamedTuple):
     dataset: str
     given: str | None = None  # why images follow by definition; None: they need not
 
-    axes = {"first_change": (("random capsules", "most effective part"),)}
+    axes = {
+        "first_change": (("random capsules", "most effective part"),),
+        **dict.fromkeys(
+            ("own", "partner", "neither", "own_change", "partner_change"), ("random capsules|{}",)
+        ),
+        **dict.fromkeys(("some_own", "some_partner"), ("shares",)),
+    }
     titles = {"first_change": "change of the donor's class"}
     formats = {"first_change": ".4f"}
     over_runs = {

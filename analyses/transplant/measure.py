@@ -359,8 +359,8 @@ def check(model, images: Tensor, of: str, layer: int | None) -> int:
     One image is traced for it at most.
     """
     require_known("part of a network", of, OF)
-    check_look(model, -1 if layer is None else layer, None)
     number = below_classes(model, layer)
+    check_look(model, -1 if number is None else number, None)
     if of != COUPLINGS or number is not None:
         require(model, ("from_children",), f"exchanging {of if number is None else 'in a layer'}")
     number = -1 if number is None else number

@@ -80,6 +80,8 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
 
 def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int = 0) -> np.ndarray:
     """The map (N, 2) of vectors (N, F), by "tsne" after a PCA to 50 numbers, or by "pca"."""
+    if vectors.shape[1] == 1:
+        vectors = np.pad(vectors, ((0, 0), (0, 1)))
     count = 2 if method == "pca" else min(COMPONENTS, *vectors.shape)
     reduced = PCA(count, random_state=seed).fit_transform(vectors)
     if method == "pca":

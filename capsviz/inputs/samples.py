@@ -60,9 +60,14 @@ def class_of(inputs, picture) -> int:
 
 
 def other_class(classes: Sequence[str], chosen: int | None, inputs, picture) -> int:
-    """Return a class by its name, or else its number; for None, the one after that of a picture."""
+    """Return a class by its name, or else its number; for None, the next after a picture's.
+
+    That is the next of which there are images.
+    """
     if chosen is None:
-        return (class_of(inputs, picture) + 1) % len(classes)
+        own, J = class_of(inputs, picture), len(classes)
+        there = {*inputs.dataset.labels.ravel().tolist()}
+        return next((k % J for k in range(own + 1, own + J) if k % J in there), (own + 1) % J)
     return classes.index(str(chosen)) if str(chosen) in classes else chosen
 
 

@@ -6,9 +6,11 @@ written:
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
                                                               a field or property, or the names;
                                                               "sets[1:]": without the first,
+                                                              (of a table, that of the same key),
                                                               "networks, states": in pairs,
                                                               "dim {}": numbered from 0,
-                                                              "iteration {1}": numbered from 1
+                                                              "iteration {1}": numbered from 1,
+                                                              "none|type {}": that one comes first
     formats = {"accuracy": ".1%"}                             how its numbers are written;
                                                               or a function of result and number
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
@@ -100,7 +102,7 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
             places = [(0, *rest) for rest in np.ndindex(shape[1:])]
         form = getattr(result, "formats", {}).get(name, ".4g")
         form = partial(form, result) if callable(form) else form
-        labels = _labels(result, name, shape)
+        labels = _labels(result, name, key, shape)
         if one.value.size > most and (some := getattr(result, "some", {}).get(name)):
             every = np.ndindex(shape)
             places = [p for p in every if some in map(list.__getitem__, labels, p)] or places
@@ -209,35 +211,36 @@ def estimates_of(result: NamedTuple):
         elif isinstance(value, dict):
             yield from ((name, str(k), v) for k, v in value.items() if isinstance(v, Estimate))
         elif isinstance(value, list):
-            pairs = enumerate(value, 1)
+            pairs = enumerate(value)
             yield from ((name, str(k), v) for k, v in pairs if isinstance(v, Estimate))
 
 
-def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """Names along each axis of a field, as many as `axes` of its class says; else by number."""
+def _labels(result: NamedTuple, name: str, key: str, shape: tuple[int, ...]) -> list[list[str]]:
+    """Names along each axis of a field, as `axes` of its class says; else numbers from 0."""
     axes = getattr(result, "axes", {}).get(name, [None] * len(shape))
     if len(axes) != len(shape):
         raise ValueError(f"`axes` names {len(axes)} axes of '{name}', which has {len(shape)}")
     labels = []
     for axis, size in zip(axes, shape, strict=True):
-        names = _named(result, axis, size) if isinstance(axis, str) else axis
+        names = _named(result, axis, key, size) if isinstance(axis, str) else axis
         if names is None:
-            names = range(1, size + 1)
+            names = range(size)
         if len(names) != size:
             raise ValueError(f"`axes` has {len(names)} names for {size} values of '{name}'")
         labels.append([text if isinstance(text, str) else f"{text:g}" for text in names])
     return labels
 
 
-def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
+def _named(result: NamedTuple, axis: str, key: str, size: int) -> Sequence[str]:
     """Return the names that an axis of a result stands for, as the top of this file says."""
     if "{" in axis:
-        return [axis.format(k, k + 1) for k in range(size)]
+        *first, rest = axis.split("|")
+        return [*first, *(rest.format(k, k + 1) for k in range(size - len(first)))]
     if axis.endswith("[1:]"):
         return getattr(result, axis.removesuffix("[1:]"))[1:]
     several = [getattr(result, name) for name in axis.split(", ")]
     if len(several) == 1:
-        return several[0]
+        return several[0][key] if isinstance(several[0], dict) else several[0]
     return [", ".join(pair) for pair in zip(*several, strict=True)]
 
 

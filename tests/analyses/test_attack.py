@@ -1,5 +1,7 @@
 """Attack: accuracies are counts of what each image survives, and suspect attacks are named."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +106,17 @@ def test_what_does_not_apply_is_said_with_the_reason(result):
     told = " ".join(result.missing)
     assert "vote is left out for linear: it has no capsules" in told
     assert "transfer is left out for linear: it is the network that is attacked" in told
+
+
+def test_without_other_images_all_but_the_adaptive_attack_are_made(inputs, monkeypatch):
+    def absent(*_):
+        raise FileNotFoundError
+
+    alone = SimpleNamespace(dataset=inputs.dataset, images=inputs.images, load=absent)
+    made = run({"digits": inputs.model}, alone)
+    assert set(made.attacks) == {*ATTACKS} - {"adaptive", "transfer"}
+    (why,) = (line for line in made.missing if line.startswith("adaptive"))
+    assert "neither validation nor training images at hand" in why
 
 
 def test_transfer_attacks_its_source_once_for_all_networks(inputs, monkeypatch):

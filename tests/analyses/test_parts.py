@@ -162,6 +162,12 @@ def test_units_that_draw_one_half_each_are_tied_and_random_directions_are_not(ge
     assert found["selected"] is None and "explained" not in found
 
 
+def test_a_network_in_float64_is_measured(generator):
+    images = torch.rand(30, 1, 12, 10, generator=generator, dtype=torch.float64) * 0.6 + 0.3
+    found = measure.relevance(OneHalfEach().double().eval(), images, seed=0)
+    assert np.isfinite(found["perturbed"][1].value).all()
+
+
 def test_units_without_any_range_do_not_count(generator):
     """Of an image whose prediction no other one shares, and a unit that is the same in all."""
     images = torch.rand(30, 1, 12, 10, generator=generator) * 0.6 + 0.3

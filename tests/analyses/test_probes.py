@@ -106,6 +106,12 @@ def test_a_code_that_tells_nothing_has_none_of_both():
     assert (weights[:2, 0] > 0.5).all() and not weights[:, 1:].any()
 
 
+def test_a_pose_of_one_number_has_no_completeness():
+    codes = np.random.default_rng(0).normal(size=(60, 1))
+    apart, complete = dci.dci(codes, np.hstack([codes, -codes]))
+    assert np.isnan(complete) and 0 <= apart <= 1
+
+
 def test_halves_of_a_class_count_once():
     codes = np.random.default_rng(0).random((2, 6, 2))
     found = measure.concentrated(np.concatenate([codes, codes], 1), [*range(6), *range(6)])

@@ -294,6 +294,14 @@ def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
     assert abs(uniform - fields["true_activation"].value[0]) > 1e-4
 
 
+def test_a_network_in_float64_is_surveyed(tiny_images):
+    fields = survey.survey(
+        build_tiny().double(), tiny_images.double(), torch.arange(8) % 3,
+        iterations=2, most=3, seed=0,
+    )  # fmt: skip
+    assert fields["accuracy"].value.shape == (3,)
+
+
 def test_uniform_couplings_of_leaky_routing_are_not_said_to_be_others():
     """Those of its first iteration, and of its control, are uniform, and sum to less than 1."""
     texts = [routing.spread(2.99, np.full(3, 0.25), sd) for sd in (0.0, 1e-4)]

@@ -1,5 +1,7 @@
 """Transplant: whose votes, whose couplings, which couples, and what is said of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -136,6 +138,11 @@ def test_where_votes_have_no_say_the_couplings_decide_by_construction(
     votes = spread_out(routed, 10, generator)
     for result in (over(routed, votes), exchange(routed, votes[:2])):
         assert "By definition of the routing" in results_of(result)
+    even = over(routed, votes)
+    sd = even.coupling_sd.value.copy()
+    sd[transplant.OWN] = 0  # uniform, and the mean of the data but for rounding
+    even = even._replace(coupling_sd=replace(even.coupling_sd, value=sd))
+    assert "By definition" not in results_of(even)
     for result in (many, exchange(model, images[:2])):
         assert result.given is None and "By definition" not in results_of(result)
 

@@ -17,6 +17,7 @@ from capsviz.analyses.transplant.measure import listed
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.models._bases import ClassPoses
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
+from capsviz.statistics import numbers
 from capsviz.statistics.replicates import over_runs
 from capsviz.tracing import trace
 
@@ -213,6 +214,12 @@ def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
     with pytest.raises(ValueError, match=match) as refusal:
         evaluate(build(), images, **options, **ASKED)
     assert "\n" not in str(refusal.value)
+
+
+def test_the_only_layer_may_be_named_and_parts_are_numbered_as_they_are_told(images):
+    result = by_capsules(build_strong(), images, of="children", layer=0, **ASKED)
+    named = [row[1] for row in numbers.records(result) if row[0] == "own"]
+    assert named[:3] == ["types, random capsules", "types, 0", "types, 1"]
 
 
 def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images, monkeypatch):

@@ -34,6 +34,12 @@ def sample(digits):
     return digits[0][:90], digits[1][:90]
 
 
+@pytest.mark.parametrize("method", ["tsne", "pca"])
+def test_vectors_of_one_number_are_a_line(method):
+    made = measure.embed(np.linspace(0, 1, 40, dtype=np.float32)[:, None], method, perplexity=5)
+    assert made.shape == (40, 2) and np.isfinite(made).all()
+
+
 @pytest.fixture(scope="module")
 def mapped(model, sample):
     """By PCA, with three trajectories."""

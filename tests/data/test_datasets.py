@@ -5,6 +5,7 @@ import gzip
 import inspect
 import socket
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -262,3 +263,5 @@ def test_the_first_images_do_not_depend_on_how_many_are_made_and_too_many_are_re
 def test_another_class_is_named_before_it_is_numbered():
     classes = ("1", "3", "7", "10")
     assert [other_class(classes, k, None, None) for k in (1, 3, 7, 10, 2)] == [0, 1, 2, 3, 2]
+    data = SimpleNamespace(dataset=SimpleNamespace(labels=torch.tensor([0, 2, 2])))
+    assert other_class(classes, None, data, SimpleNamespace(label=0)) == 2
