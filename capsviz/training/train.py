@@ -46,7 +46,7 @@ def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
     """
     with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
-        if recipe.shift_px >= min(shape[1:]):
+        if len(shape) == 3 and recipe.shift_px >= min(shape[1:]):
             raise ValueError(
                 f"shift_px must be below the {min(shape[1:])} pixels of an image's side, "
                 f"got {recipe.shift_px}"

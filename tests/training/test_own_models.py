@@ -8,8 +8,11 @@ from helpers import command_line
 
 import capsviz
 from capsviz import checkpoint
+from capsviz.data import Dataset
 from capsviz.nn import models
+from capsviz.training.recipe import Recipe
 from capsviz.training.run import prepare
+from capsviz.training.train import build_model
 
 BUILD = """
 def build(image_shape, classes, **options):
@@ -99,3 +102,9 @@ def test_options_that_a_network_of_ones_own_passes_on_are_left_to_it(plugin):
     plugin("models/passing.py", OF_CAPSVIZ)
     _, recipe = prepare(None, {"model": "passing", "decoder": "deconvolution"})
     assert recipe.options == {"decoder": "deconvolution"}
+
+
+def test_inputs_that_are_no_images_are_refused_in_words():
+    rows = Dataset(torch.rand(9, 5), torch.arange(9) % 3, ("a", "b", "c"), inputs=True)
+    with pytest.raises(ValueError, match=r"take images \(C, H, W\), got the shape \(5,\)"):
+        build_model(Recipe(), rows)
