@@ -1,6 +1,7 @@
 """What do single primary capsules hold, and does reconstruction need the couplings?"""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -48,10 +49,21 @@ class Result(NamedTuple):
     label: int | None  # true class, if it is known
 
 
+def _left_out(self, inputs) -> str:
+    """Return that there is no decoder, where there is none."""
+    from capsviz.experiments.primary_decoder import find
+
+    with suppress(ValueError):  # a network without a checkpoint
+        if find(inputs.source, inputs.name).is_file():
+            return ""
+    return "there is no primary-capsule decoder: capsviz primary train trains one"
+
+
 class Single(Analysis):
     """One image decoded from single primary capsules, and from all of them."""
 
     Result = Result
+    left_out = _left_out
     needs = ("primary", "couplings")
     examples = """
     capsviz primary --digit 4  # 10 s
@@ -131,6 +143,7 @@ class Couplings(Analysis):
     """N images decoded from primary capsules, with and without the couplings of routing."""
 
     Result = Statistics
+    left_out = _left_out
     how = "of the mean, Student's t"
     panels = "draw:MANY"
     needs = ("primary", "couplings")

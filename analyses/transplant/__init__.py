@@ -76,6 +76,8 @@ class Exchange(Analysis):
         text, iterations = self.found(result), getattr(result, "iterations", None)
         if iterations is not None:
             text = f"Images are routed in {iterations} iteration{'s' * (iterations > 1)}.\n{text}"
+        if hasattr(result, "couples"):
+            text = f"{result.n:,} pairs of images, {result.couples:,} independent couples.\n{text}"
         sd = getattr(result, "coupling_sd", 1.0)
         own = np.ravel(getattr(sd, "value", sd))[OWN]  # uniform ones do nothing
         if result.given is not None and own:

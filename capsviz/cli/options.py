@@ -58,7 +58,11 @@ def data_of(default: str, what: str = "Data set.") -> Callable:
     )  # fmt: skip
 
 
-data = data_of("the checkpoint's")
+data_option = click.option(
+    "--data-option", "about_data", multiple=True, metavar="NAME=VALUE",
+    help="An option of the data set, e.g. eye=left; may be given several times."
+)  # fmt: skip
+data = stack(data_of("the checkpoint's"), data_option)
 recipe_data = data_of("the recipe's, or mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda:0 or mps."
@@ -78,10 +82,7 @@ image_size = click.option(
     help="Pixels, for data sets that can be resized: the side of a square, or height x width."
 )  # fmt: skip
 own_data_options = stack(
-    click.option(
-        "--data-option", "about_data", multiple=True, metavar="NAME=VALUE",
-        help="An option of the data set, e.g. eye=left; may be given several times."
-    ),
+    data_option,
     image_size,
     click.option(
         "--image-channels", type=int, help="Channels, for data sets that can be resized."
@@ -201,17 +202,23 @@ def open_inputs(values: dict, **more):
     """Open the network and data that `@inputs` asks for; say on stderr what was chosen."""
     from capsviz.inputs import opening as module
 
-    inputs = module.open_inputs(**values, **more)
+    inputs = module.open_inputs(**with_options(values), **more)
     if inputs.notice:
         click.echo(inputs.notice, err=True)
     return inputs
+
+
+def with_options(values: dict) -> dict:
+    """Return the values of `@inputs` or `@networks` with options of the data set as a dict."""
+    values = dict(values)
+    return values | {"data_options": of_data(values.pop("about_data", ()))}
 
 
 def open_networks(values: dict, **more) -> list:
     """Open the networks that `@networks` asks for, in that order, with the same data."""
     from capsviz.inputs import opening as module
 
-    values = dict(values)
+    values = with_options(values)
     names = [*values.pop("first"), *values.pop("others")]
     compared = module.open_networks(names, **values, **more)
     for notice in dict.fromkeys(one.notice for one in compared if one.notice):
@@ -239,7 +246,7 @@ def named_values(texts: Iterable[str]) -> dict[str, object]:
     return dict(read_option(text) for text in texts)
 
 
-def of_data(about_data, top_value, image_size=None, image_channels=None) -> dict[str, object]:
+def of_data(about_data, top_value=None, image_size=None, image_channels=None) -> dict[str, object]:
     """Return the options of a data set that are given, of those that `own_data_options` name."""
     known = {"range": top_value, "image_size": image_size, "image_channels": image_channels}
     given = {name: value for name, value in known.items() if value is not None}

@@ -68,7 +68,8 @@ def command(
         naming.refuse_file(markdown, force=force)
     torch.manual_seed(0)  # untrained networks are the same each time
     shape = _shape(inputs, image_shape, classes, capsules)
-    module, part, name, notice = open_module(**inputs, image_shape=image_shape)
+    chosen = options.with_options(inputs)
+    module, part, name, notice = open_module(**chosen, image_shape=image_shape)
     if notice:
         click.echo(notice, err=True)
     facts = {"iterations": iterations, "pair": pair}

@@ -177,8 +177,8 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self._each(lambda images: images[window].contiguous())
 
     def in_order(self, classes: Sequence[str] | None) -> Dataset:
-        """Return this with its classes numbered as `classes`, if these are the same names."""
-        if not classes or tuple(classes) == self.classes or set(classes) != set(self.classes):
+        """Return this with its classes numbered as `classes`, if all are among these names."""
+        if not classes or tuple(classes) == self.classes or not set(self.classes) <= set(classes):
             return self
         number = torch.tensor([list(classes).index(name) for name in self.classes])
         return replace(self, labels=number[self.labels], classes=tuple(classes))

@@ -1,10 +1,11 @@
 """What a command looks at: one network or several, data that fit them, and images of these."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -94,6 +95,7 @@ def open_inputs(
     checkpoint: str | None = None,
     dataset: str | None = None,
     data_dir: str | Path | None = None,
+    data_options: Mapping = MappingProxyType({}),
     split: str = "test",
     device: str = "auto",
     network: str | None = None,
@@ -106,10 +108,11 @@ def open_inputs(
 
     `network` is "FILE.py:FUNCTION", a custom one in place of a checkpoint, with the file of its
     `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
-    one that the checkpoint was trained on; without both, MNIST, or where that can neither be found
-    nor downloaded, the embedded digits, and a notice that says so. Without `capsules` also networks
-    that have none. With `whole` all splits of a user's own data are checked, as by `capsviz data`.
-    If no image of the data set is `shown`, it need not be there: its classes are those of the card.
+    one that the checkpoint was trained on, with its options; without both, MNIST, or where that can
+    neither be found nor downloaded, the embedded digits, and a notice that says so. `data_options`
+    are for the data set. Without `capsules` also networks that have none. With `whole` all splits
+    of a user's own data are checked, as by `capsviz data`. If no image of the data set is `shown`,
+    it need not be there: its classes are those of the card.
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
@@ -117,14 +120,17 @@ def open_inputs(
         raise ValueError("--checkpoint and --network exclude each other: drop one")
     where, part, notice = choose_device(device), None, None
     model: Any = None
+    own = dict(data_options)
     if checkpoint is None and dataset is None:
+        if own:
+            raise ValueError("--data-option is for a data set: name it by --dataset")
         dataset, part, notice = _default(split, data_dir)
     if network is not None:
-        part = data.load(str(dataset), split, data_dir) if part is None else part
+        part = data.load(str(dataset), split, data_dir, **own) if part is None else part
         model = own_network(network, weights, part, device=where, capsules=capsules)
     else:
         if checkpoint is None and dataset not in checkpoints.shipped():
-            name = data.load(str(dataset), split, data_dir).name  # no data set, or none there
+            name = data.load(str(dataset), split, data_dir, **own).name  # none, or none there
             recipe = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
             raise ValueError(
                 f"no weights for '{dataset}' come with capsviz: train some by `capsviz train "
@@ -133,7 +139,8 @@ def open_inputs(
             )
         model = checkpoints.load(str(checkpoint or dataset), device=where)
         about = model.card["dataset"]
-        own = about.get("options", {}) if dataset in (None, about["name"]) else {}
+        if dataset in (None, about["name"]):
+            own = {**about.get("options", {}), **own}
         if part is None:
             try:
                 part = data.load(dataset or about["name"], split, data_dir, **own)
@@ -141,7 +148,7 @@ def open_inputs(
                 if shown or dataset is not None or data_dir is not None:
                     raise
                 part = _without_images(model, split)
-    part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir)
+    part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir, own)
     part = part.in_order(abilities(model).class_names)
     said = [notice or part.notice, checkpoints.shadowed(checkpoint or ""), check_fit(model, part)]
     about = model.card["dataset"]
@@ -159,7 +166,7 @@ def open_inputs(
             f"training on {part.name} uses them: if {_name(model)} was not trained on them, {how}"
         )
     source = str(network or checkpoint or dataset)
-    opened = Inputs(model, part, source, data_dir=data_dir, options=loaded)
+    opened = Inputs(model, part, source, data_dir=data_dir, options={**data_options, **loaded})
     if opened.name.endswith(", unfinished)"):
         said.append(f"the training run is unfinished: {opened.name}")
     splits: dict[str, data.Dataset] = {}
@@ -189,19 +196,26 @@ def open_module(
     module, card = opened(chosen["network"], chosen["weights"], device=device)
     part = notice = None
     if chosen["dataset"] is not None:
-        part = data.load(chosen["dataset"], "test", chosen["data_dir"])
-        part, _ = _in_shape(part, image_shape or abilities(module).image_shape, chosen["data_dir"])
+        own = chosen["data_options"]
+        part = data.load(chosen["dataset"], "test", chosen["data_dir"], **own)
+        shape = image_shape or abilities(module).image_shape
+        part, _ = _in_shape(part, shape, chosen["data_dir"], own)
     elif image_shape is None and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice
 
 
-def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> tuple[data.Dataset, dict]:
-    """Return a split in a network's shape (C, H, W) if its data set has several, and options."""
+def _in_shape(
+    part: data.Dataset, shape: tuple | None, data_dir, own: Mapping
+) -> tuple[data.Dataset, dict]:
+    """Return a split in a network's shape (C, H, W) if its data set has several, and options.
+
+    `own` are those that it was loaded with.
+    """
     if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
         resized: dict = {"image_size": tuple(shape[1:]), "image_channels": shape[0]}
         with suppress(ValueError):  # the data set has one size only
-            return data.load(part.loader, part.split, data_dir, **resized), resized
+            return data.load(part.loader, part.split, data_dir, **{**own, **resized}), resized
     return part, {}
 
 

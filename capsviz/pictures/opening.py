@@ -190,13 +190,14 @@ def too_dark(brightest: int, largest: float = 0) -> str | None:
     if not 0 < brightest < DARK:
         return None
     line = f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
+    other = "in other commands than data, train and predict --data-option range=N"
     if largest:
-        return f"{line}--range {largest:g}, the largest of these arrays"
+        return f"{line}--range {largest:g}, the largest of these arrays ({other})"
     least = (brightest - 0.5) / 255 * 65535
     bits = next(bits for bits in (8, 10, 12, 14) if 2**bits > least)
     return (
-        f"{line}--range {2**bits - 1} for {bits}-bit data in 16-bit files; others multiply by "
-        f"255 / {brightest} yourself"
+        f"{line}--range {2**bits - 1} for {bits}-bit data in 16-bit files ({other}); others "
+        f"multiply by 255 / {brightest} yourself"
     )
 
 

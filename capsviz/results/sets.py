@@ -136,7 +136,8 @@ def make(
     card = {"checkpoint": inputs.name, "dataset": inputs.dataset.name,
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
-           "formats": sorted(formats), "width": width, "look": house.chosen()}  # fmt: skip
+           "formats": sorted(formats), "width": width, "look": house.chosen(),
+           **({"data_options": inputs.options} if inputs.options else {})}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
     entries, whole = _earlier(output, key, force)
     failed: dict[str, str] = {}

@@ -253,7 +253,7 @@ def _depends(what: str, off: float) -> str:
     return (
         f"{what} depend on the batch: an image's change by {off:.2g} with the images beside it "
         "(logits shared or averaged over the batch, batch norm in training mode, dynamic "
-        "quantisation?)"
+        "quantisation?): capsviz check names the mistake"
     )
 
 

@@ -95,7 +95,7 @@ def evaluate(
     Raises
     ------
     ValueError      for no images, another image shape or number of classes than the network's, or
-                    its classes in another order.
+                    its classes numbered otherwise.
     NotFiniteError  for infinite or NaN lengths or reconstruction errors.
     """
     if len(dataset) == 0:
@@ -103,7 +103,7 @@ def evaluate(
     known = abilities(model).class_names
     if dataset.in_order(known).classes != dataset.classes:
         raise ValueError(
-            f"the classes of {dataset.name} are those of the network in another order: evaluate "
+            f"the classes of {dataset.name} are numbered otherwise than in the network: evaluate "
             "dataset.in_order(network.card['dataset']['classes'])"
         )
     answers, margins, sses = [], [], []

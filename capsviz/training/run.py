@@ -186,8 +186,8 @@ def run(
         for other in sorted(others if team.leads else ()):
             if other.exists() and not other.stem.endswith(checkpoint.PRIMARY):
                 raise ValueError(
-                    f"{other} is another network: choose another --output, or rename it and its "
-                    f"card to {name}"
+                    f"{other} is another network than {name}: choose another --output, or, to go "
+                    "on with that run, repeat its command"
                 )
         past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)

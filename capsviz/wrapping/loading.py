@@ -290,8 +290,8 @@ def _opened(
             raise
         except ValueError as error:
             raise ValueError(
-                f"{spec}: {error}; let the function return capsviz.wrap(network, ...) with this "
-                "argument, or with image_shape=(C, H, W) for other images"
+                f"{spec}: {error}; arguments that wrap needs are given where the function returns "
+                "capsviz.wrap(network, ...), with image_shape=(C, H, W) for other images, too"
             ) from error
 
     try:

@@ -4,11 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+import capsviz
 from capsviz import data
+from capsviz.data import Dataset
+from capsviz.nn import models
 
 FILE = """
 import capsviz
@@ -128,6 +132,34 @@ def test_images_that_are_left_out_for_a_training_are_counted_with_what_takes_the
     Path("pictures").rename("all/test")
     result = run(*command, "all")
     assert "on 50 images of all test" in result.stdout and "left out" not in result.stderr
+
+
+def test_options_of_the_data_are_taken_for_a_network_of_ones_own(run):
+    draw = np.random.default_rng(0)
+    pictures = {"one": draw.integers(0, 255, (60, 28, 28)), "other": np.zeros((60, 28, 28), int)}
+    np.savez("x.npz", **pictures, y=np.arange(60) % 10)
+    command = ["evaluate", "--network", "networks.py:plain", "--dataset", "npz"]
+    command += ["--data-dir", "x.npz"]
+    refused = run(*command)
+    assert refused.exit_code == 2 and "choose by --data-option images=NAME" in refused.stderr
+    done = run(*command, "--data-option", "images=one", "--data-option", "range=510")
+    assert done.exit_code == 0 and "on 20 images of arrays test" in done.stdout
+    drawn = run("rotate", "--checkpoint", "digits", "--data-option", "block=0", "--step", 90)
+    assert drawn.exit_code == 0 and "-step-90-data-option-block-0.json" in drawn.stderr
+    alone = run("evaluate", "--data-option", "block=0")
+    assert alone.exit_code == 2 and "name it by --dataset" in alone.stderr
+
+
+def test_a_test_folder_may_lack_a_class(run):
+    part = Dataset(
+        torch.zeros(9, 28, 28).byte(), torch.arange(9) % 3, ("a", "b", "c"), kind="folder"
+    )
+    capsviz.save(models.build("cnn", (1, 28, 28), 3), "net", part)
+    for name in "cb":
+        Path("there/test", name).mkdir(parents=True)
+        Image.new("L", (28, 28)).save(f"there/test/{name}/0.png")
+    done = run("evaluate", "--checkpoint", "net", "--data-dir", "there", "--json")
+    assert [sum(row) for row in json.loads(done.stdout)["confusion"]] == [0, 1, 1], done.stderr
 
 
 def test_predict_takes_somebodys_own_network(run):
