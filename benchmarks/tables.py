@@ -41,7 +41,6 @@ from capsviz.analyses.affnist import draw as affine
 from capsviz.analyses.attack import draw as attack
 from capsviz.analyses.transplant import DONOR, DONOR_SHUFFLED
 from capsviz.checks.verdict import About
-from capsviz.cli import PACKAGES
 from capsviz.experiments.reproduce import gather
 from capsviz.results import leaderboard, read_result, table_of
 from capsviz.results.tables import markdown
@@ -141,16 +140,6 @@ def notices() -> str:
     return "\n\n".join(f"{', '.join(names)}: {text}." for text, names in named.items())
 
 
-def commands() -> str:
-    """Return a row for each command, from the first line of its file."""
-    rows = [
-        [f"`capsviz {name.replace('_', '-')}`", discovery.summary(package, name)]
-        for package in reversed(PACKAGES)
-        for name in discovery.names(package)
-    ]
-    return markdown(["command", ""], rows).replace("| :-- | --: |", "| :-- | :-- |", 1)
-
-
 def pitfalls() -> str:
     """Return a row for each check of `capsviz check`."""
     header = ["check: what is wrong", "measurement", "paper", "needs"]
@@ -161,13 +150,6 @@ def pitfalls() -> str:
         measured = examine.__doc__.partition("\n")[0]
         rows.append([title, measured, re.split("[:;]", about.paper)[0], needs])
     return markdown(header, rows).replace("--:", ":--")
-
-
-def template(words: str) -> str:
-    """Return what `capsviz new` writes for "KIND NAME", as a block of code."""
-    kind, name = words.split()
-    path = discovery.folder("capsviz") / "templates" / f"{kind}.txt"
-    return f"```python\n{path.read_text('utf-8').replace('NAME', name)}```"
 
 
 def _clock(seconds: float) -> str:
@@ -493,8 +475,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "results": results, "leaderboard": leaderboard_head, "board": board,
     "doses": doses, "notices": notices, "findings": findings.titles,
     "finding": findings.table,
-    "commands": commands, "checks": pitfalls, "template": template,
-    "blocks": blocks, "speed": speed, "parity": paths,
+    "checks": pitfalls, "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
     "corrupted": corrupted, "detection": detection, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,

@@ -205,7 +205,7 @@ def test_the_path_and_cuda_are_left_as_they_were(file, monkeypatch):
         ),
         ("networks.py:plain", SMALL, "no capsules that capsviz can find.* sweep and corrupt work"),
         ("networks.py:bare", SMALL, "no capsules that capsviz can find.* sweep and corrupt work"),
-        ("networks.py:heads", SMALL, "2 softmaxes have an equal claim: .*return capsviz.wrap"),
+        ("networks.py:heads", SMALL, "2 softmaxes have an equal claim: .*returns .*capsviz.wrap"),
     ],
 )
 def test_what_is_wrong_with_file_or_network_is_said_in_one_line(file, spec, options, said):

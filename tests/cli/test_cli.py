@@ -58,12 +58,6 @@ def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrit
     assert "--venue" not in known or {"--rc", "--font", "--force"} <= known
 
 
-def test_every_command_is_in_the_docs():
-    text = (discovery.root() / "docs/commands.md").read_text(encoding="utf-8")
-    lines = [f"`capsviz {name.replace('_', '-')}`" for name in COMMANDS]
-    assert [line for line in lines if line not in text] == []
-
-
 def test_help_takes_little_more_processor_time_than_importing_click():
     """Of the least of seven, in turn: twice on an idle core, 40 times if torch were imported."""
     code = "import resource, sys, subprocess as s; s.run([sys.executable, *{}], stdout=-3)"

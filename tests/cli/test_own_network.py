@@ -143,7 +143,7 @@ def test_options_of_the_data_are_taken_for_a_network_of_ones_own(run):
     refused = run(*command)
     assert refused.exit_code == 2 and "choose by --data-option images=NAME" in refused.stderr
     done = run(*command, "--data-option", "images=one", "--data-option", "range=510")
-    assert done.exit_code == 0 and "on 20 images of arrays test" in done.stdout
+    assert done.exit_code == 0 and "on 10 images of arrays test" in done.stdout
     drawn = run("rotate", "--checkpoint", "digits", "--data-option", "block=0", "--step", 90)
     assert drawn.exit_code == 0 and "-step-90-data-option-block-0.json" in drawn.stderr
     alone = run("evaluate", "--data-option", "block=0")

@@ -54,9 +54,7 @@ def test_classes_that_do_not_fit_are_refused(part):
 def test_classes_in_another_order_and_no_images_are_refused(part):
     model = build_tiny()
     model.card = {"dataset": {"classes": ["c", "b", "a"]}}
-    with pytest.raises(
-        ValueError, match=r"numbered otherwise than in the network: evaluate dataset\.in_order\("
-    ):
+    with pytest.raises(ValueError, match=r"numbered otherwise than .* dataset\.in_order\("):
         evaluate(model, part)
     model_order = evaluate(model, part.in_order(model.card["dataset"]["classes"]))
     assert sum(map(sum, model_order.confusion)) == 30

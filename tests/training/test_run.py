@@ -278,7 +278,7 @@ def test_a_network_takes_the_scaling_and_the_order_of_classes_of_the_one_it_star
 def test_a_second_network_is_not_written_into_the_folder_of_another(finished, splits, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     with pytest.raises(
-        ValueError, match=r"x\.safetensors is another network: .*rename it and its card to y"
+        ValueError, match=r"x\.safetensors is another network than y: .*repeat its command"
     ):
         pipeline.run("y", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
 
