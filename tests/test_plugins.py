@@ -81,11 +81,6 @@ def test_a_decoder_of_ones_own_that_is_random_is_refused(plugin, tiny_images):
         capsviz.trace(build_tiny(decoder="noisy"), tiny_images)
 
 
-def test_a_decoder_of_ones_own_has_the_hidden_units_that_are_asked_for(plugin):
-    plugin("decoders/wide.py", "from capsviz.nn.decoders.fully_connected import layers")
-    assert build_tiny(decoder="wide", hidden=(7,)).decoder.layers[0].out_features == 7
-
-
 MADE = """import torch
 from capsviz.data import Dataset
 

@@ -26,7 +26,7 @@ class Decoder(nn.Module):
     classes, dimensions  J and E of the poses.
     image_shape          (C, H, W) of the reconstruction.
     norm                 batch norm before the ReLU of every hidden layer.
-    options              that the file may have, as `hidden` of "fully_connected".
+    options              of that file, as `hidden` of "fully_connected".
     """
 
     def __init__(
@@ -43,13 +43,11 @@ class Decoder(nn.Module):
         module = load("capsviz.nn.decoders", name, what="decoder")
         self.image_shape, self.norm = tuple(image_shape), norm
         inputs = classes * dimensions
-        known = parameters(getattr(module, "layers", None))
-        if "norm" not in known:
+        if "norm" not in parameters(getattr(module, "layers", None)):
             raise ValueError(
                 f"the decoder '{name}' has no function layers(inputs, image_shape, *, norm=False)"
             )
-        own = {option: value for option, value in options.items() if option in known}
-        self.layers = module.layers(inputs, self.image_shape, norm=norm, **own)
+        self.layers = module.layers(inputs, self.image_shape, norm=norm, **options)
         if not isinstance(self.layers, nn.Sequential):
             kind = type(self.layers).__name__
             raise ValueError(

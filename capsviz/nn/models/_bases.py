@@ -255,8 +255,9 @@ class ClassPoses(Network):
         c = self.settings
         if c.reconstruction_weight <= 0:
             return None
+        sizes = {"hidden": c.hidden} if c.decoder == "fully_connected" else {}
         shape = (c.classes, numbers, c.image_shape)
-        return decoders.Decoder(c.decoder, *shape, norm=c.decoder_norm, hidden=c.hidden)
+        return decoders.Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
