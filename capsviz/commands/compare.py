@@ -93,7 +93,7 @@ def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *
         click.echo(f"{tables.markdown(header, rows)}\n{caption}")
     if stem is None:
         return
-    for kind in house.FORMATS:  # pictures of earlier numbers
+    for kind in kinds:  # pictures of earlier numbers
         stem.with_name(f"{stem.name}.{kind}").unlink(missing_ok=True)
     paths = tables.write(stem, header, rows, caption)
     if leaderboard.measures(table, names):

@@ -53,7 +53,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             raise ValueError("--table csv prints every number: choose md or tex for --panel")
         click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
         return
-    places = [(output or path.parent) / path.name for path in files]
+    places = [(output or path.parent) / path.stem for path in files]
     if not (table or latex) and (twice := [str(p) for p, n in Counter(places).items() if n > 1]):
         raise ValueError(f"several of these files would be drawn as {twice[0]}: name one at a time")
     for path in files:

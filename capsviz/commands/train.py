@@ -130,7 +130,7 @@ def command(
     recipe, data_dir, device, output, resume, save_every, more, about_data, top_value, **flags
 ):
     """Train one network."""
-    from capsviz import data, pictures
+    from capsviz import data
     from capsviz.commands.evaluate import balance
     from capsviz.data import folder
     from capsviz.inputs.opening import choose_device
@@ -141,8 +141,8 @@ def command(
     flags["options"] = options.named_values(more)
     flags["dataset_options"] = options.of_data(about_data, top_value)
     name, recipe = run.prepare(recipe, flags)
-    if name in pictures.OWN and data_dir is not None:
-        name = folder.own_name(data_dir.with_suffix("") if data_dir.is_file() else data_dir)
+    if name == "folder" and data_dir is not None:
+        name = folder.own_name(data_dir)
     output = output or Path("runs") / name
     device = choose_device(device)
     try:

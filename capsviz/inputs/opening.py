@@ -18,6 +18,7 @@ from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
 
 NAMED = 3  # classes that a notice names
+NO_DATASET = "--data-option is for a data set: name it by --dataset"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def open_inputs(
     own = dict(data_options)
     if checkpoint is None and dataset is None:
         if own:
-            raise ValueError("--data-option is for a data set: name it by --dataset")
+            raise ValueError(NO_DATASET)
         dataset, part, notice = _default(split, data_dir)
     if network is not None:
         part = data.load(str(dataset), split, data_dir, **own) if part is None else part
@@ -200,6 +201,8 @@ def open_module(
         part = data.load(chosen["dataset"], "test", chosen["data_dir"], **own)
         shape = image_shape or abilities(module).image_shape
         part, _ = _in_shape(part, shape, chosen["data_dir"], own)
+    elif chosen["data_options"]:
+        raise ValueError(NO_DATASET)
     elif image_shape is None and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])
     return module, part, card["name"], notice

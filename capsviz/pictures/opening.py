@@ -190,7 +190,7 @@ def too_dark(brightest: int, largest: float = 0) -> str | None:
     if not 0 < brightest < DARK:
         return None
     line = f"no pixel is brighter than {brightest} of 255: name the largest value by --range, e.g. "
-    other = "in other commands than data, train and predict --data-option range=N"
+    other = "with a network of your own --data-option range=N"
     if largest:
         return f"{line}--range {largest:g}, the largest of these arrays ({other})"
     least = (brightest - 0.5) / 255 * 65535

@@ -136,6 +136,8 @@ def _encode(value):
         return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
+    if hasattr(value, "_asdict"):
+        return _encode(value._asdict())
     if isinstance(value, list | tuple):
         return [_encode(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value

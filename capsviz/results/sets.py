@@ -139,7 +139,7 @@ def make(
            "formats": sorted(formats), "width": width, "look": house.chosen(),
            **({"data_options": inputs.options} if inputs.options else {})}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
-    entries, whole = _earlier(output, key, force)
+    entries, whole, stale = _earlier(output, key, force)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
 
@@ -181,6 +181,7 @@ def make(
             report(f"{stem}: {seconds:.1f} s")
             start = time.perf_counter()
         old = [entries.pop(gone) for gone in earlier.keys() - drawn]
+        old += [one for one in stale if one.analysis == name]
         _delete(output, old, {name for one in entries.values() for name in one.files})
 
     allocator.give_back_large()
@@ -248,23 +249,24 @@ def _delete(folder: Path, entries: Iterable[Entry], kept: Container[str] = ()) -
                 (folder / name).unlink()
 
 
-def _earlier(output: Path, key: dict, force: bool) -> tuple[dict[str, Entry], set[str]]:
+def _earlier(
+    output: Path, key: dict, force: bool
+) -> tuple[dict[str, Entry], set[str], list[Entry]]:
     """Return entries that an earlier run left, and the analyses that it drew to their end.
 
-    ValueError for a run of something else, unless it is to be overwritten.
+    Also the entries of a run of something else, where it is to be overwritten; ValueError if not.
     """
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
         entries = {figure["name"]: Entry(**figure) for figure in manifest["figures"]}
         whole, earlier = set(manifest["whole"]), manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        return {}, set()
+        return {}, set(), []
     differ = [name for name in {**key, **earlier} if earlier.get(name) != key.get(name)]
     if not differ or not entries:
-        return entries, whole
+        return entries, whole, []
     if force:
-        _delete(output, entries.values())
-        return {}, set()
+        return {}, set(), [*entries.values()]
     raise ValueError(
         f"{output} holds figures of another run ({', '.join(differ)} differ): "
         "choose another --output, or add --force to draw all anew"

@@ -146,8 +146,9 @@ def test_options_of_the_data_are_taken_for_a_network_of_ones_own(run):
     assert done.exit_code == 0 and "on 10 images of arrays test" in done.stdout
     drawn = run("rotate", "--checkpoint", "digits", "--data-option", "block=0", "--step", 90)
     assert drawn.exit_code == 0 and "-step-90-data-option-block-0.json" in drawn.stderr
-    alone = run("evaluate", "--data-option", "block=0")
-    assert alone.exit_code == 2 and "name it by --dataset" in alone.stderr
+    for words in (["evaluate"], ["check", "--network", "networks.py:build"]):
+        alone = run(*words, "--data-option", "block=0")
+        assert alone.exit_code == 2 and "name it by --dataset" in alone.stderr
 
 
 def test_a_test_folder_may_lack_a_class(run):

@@ -22,6 +22,11 @@ from capsviz.statistics.estimate import Estimate
 ABOUT = {"analysis": "mine", "kind": "Result", "width": "single"}
 
 
+class Warp(NamedTuple):
+    kind: str
+    amount: float
+
+
 class Result(NamedTuple):
     """Of every kind of value that a result may hold."""
 
@@ -34,6 +39,7 @@ class Result(NamedTuple):
     names: list[str]
     parts: dict[str, np.ndarray]
     each: list[Estimate]
+    warps: list[Warp]
     late: str = "default"
 
 
@@ -49,6 +55,7 @@ def result(**others):
         "share": share, "absent": None, "grid": grid, "sizes": np.array([3, 2**40]),
         "loss": math.nan, "n": 30, "names": ["a", "b"], "parts": {"a": np.arange(4.0)},
         "each": [Estimate(0.5, [0.4, 0.6], 9), Estimate(np.zeros(2), np.ones((2, 2)), 9)],
+        "warps": [Warp("shift", 1.0)],
     }  # fmt: skip
     return Result(**{**values, **others})
 
@@ -76,6 +83,7 @@ def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
     assert results.to_json(read) == results.to_json(written)
     assert (read.grid.dtype, read.sizes.dtype) == (np.float32, np.int64)
     assert isinstance(read.each[0], Estimate) and read.each[1].ci95.shape == (2, 2)
+    assert read.warps == [{"kind": "shift", "amount": 1.0}]
     assert about["kind"] == "Result" and about["capsviz"]
     if limit == 10:
         path.with_suffix(".npz").unlink()

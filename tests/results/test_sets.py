@@ -142,6 +142,9 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     left = {path.name for path in (tmp_path / "x").iterdir()}
     assert {"reconstruct-mine.png", "rotate-digits-2-0.json", "rotate-digits-2-1.png"} <= left
     assert "rotate-digits-2-0.png" not in left
+    others = ("--only", "reconstruct", "--n", 4, "--format", "png", "--output", tmp_path / "x")
+    command_line.fine(run(*others, "--force"))
+    assert (tmp_path / "x" / "rotate-digits-2-1.png").is_file()
 
 
 def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
