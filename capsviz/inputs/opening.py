@@ -179,7 +179,10 @@ def open_inputs(
 
 
 def open_module(
-    *, image_shape: tuple[int, int, int] | None = None, **chosen
+    *,
+    image_shape: tuple[int, int, int] | None = None,
+    data_options: Mapping = MappingProxyType({}),
+    **chosen,
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """Return a network that is not wrapped, the test split for it, its name, and a notice.
 
@@ -187,7 +190,7 @@ def open_module(
     `image_shape` of a network that does not declare it, no data set is opened but a named one.
     """
     if chosen["network"] is None:
-        inputs = open_inputs(**chosen, capsules=False, shown=False)
+        inputs = open_inputs(**chosen, data_options=data_options, capsules=False, shown=False)
         return inputs.model, inputs.dataset, inputs.name, inputs.notice
     if chosen["checkpoint"] is not None:
         raise ValueError("--checkpoint and --network exclude each other: drop one")
@@ -197,11 +200,10 @@ def open_module(
     module, card = opened(chosen["network"], chosen["weights"], device=device)
     part = notice = None
     if chosen["dataset"] is not None:
-        own = chosen["data_options"]
-        part = data.load(chosen["dataset"], "test", chosen["data_dir"], **own)
+        part = data.load(chosen["dataset"], "test", chosen["data_dir"], **data_options)
         shape = image_shape or abilities(module).image_shape
-        part, _ = _in_shape(part, shape, chosen["data_dir"], own)
-    elif chosen["data_options"]:
+        part, _ = _in_shape(part, shape, chosen["data_dir"], data_options)
+    elif data_options:
         raise ValueError(NO_DATASET)
     elif image_shape is None and not abilities(module).has_capsules:
         _, part, notice = _default("test", chosen["data_dir"])

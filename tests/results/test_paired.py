@@ -56,6 +56,9 @@ def test_two_copies_are_equivalent_and_runs_are_found_by_globs(tmp_path):
             run(tmp_path / f"{copy}-{seed}", seed, 0.99 + seed / 1000)
     done = compare(tmp_path / "a-*", tmp_path / "b-*")
     assert "equivalent within ±0.05 points" in done.stdout, done.output
+    table = command_line.run("compare", tmp_path / "a-*").stdout
+    assert f"| {tmp_path}/a-* | mnist | 3 | 99.1 [" in table
+    command_line.refused(command_line.run("compare", tmp_path / "c-*"), "matches no training run")
     wide = compare(tmp_path / "a-*", tmp_path / "b-*", "--margin", "0.005")
     assert "not settled: with 3 pairs only differences above 0.03 points" in wide.stdout
 

@@ -1,5 +1,6 @@
 """Where the numbers of a leaderboard come from: cards of networks, and files of results."""
 
+import glob
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
+from capsviz.inputs.runs import check, matching
 from capsviz.results.files import parse_result
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
@@ -62,7 +64,8 @@ def read(places: Iterable[str | Path]) -> tuple[list[Network], list[Record]]:
     Parameters
     ----------
     places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
-            weights or their cards; results, or folders of results, of several runs too.
+            weights or their cards; patterns of runs of one recipe; results, or folders of results,
+            of several runs too.
 
     Raises
     ------
@@ -149,6 +152,8 @@ def shipped() -> list[Path]:
 def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
     if isinstance(place, str) and place in checkpoint.shipped():
         return [network(checkpoint.read_card(checkpoint.find(place)))], []
+    if glob.has_magic(str(place)) and not Path(place).exists():
+        return [of_pattern(str(place))], []
     place = Path(place)
     if place.is_dir() and not any(p.with_suffix(".safetensors").is_file() for p in _cards(place)):
         networks = [of_runs(place / RUNS)] if (place / RUNS).is_file() else []
@@ -208,20 +213,47 @@ def of_runs(path: Path) -> Network:
     """Return the training runs of a recipe from their summary."""
     about = _json(path)
     try:
-        runs = about["runs"]
-        each = [Estimate(run["accuracy"], run["accuracy_ci95"], run["n"]) for run in runs]
-        return Network(
-            about["recipe"],
-            about["dataset"],
-            [run["seed"] for run in runs],
-            [run["weights_sha256"] for run in runs],
-            combine(each, 0, 1),
-            about["parameters"],
-            sum(run["seconds"] for run in runs) / len(runs),
-            "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
-            about.get("model", {}).get("config", {}).get("routing"),
-            about.get("notice"),
-            about.get("terms", {}),
-        )
+        each = [
+            Network(
+                about["recipe"],
+                about["dataset"],
+                [run["seed"]],
+                [run["weights_sha256"]],
+                Estimate(run["accuracy"], run["accuracy_ci95"], run["n"]),
+                about["parameters"],
+                run["seconds"],
+                run["hardware"],
+                about.get("model", {}).get("config", {}).get("routing"),
+                about.get("notice"),
+                about.get("terms", {}),
+            )
+            for run in about["runs"]
+        ]
+        return _together(about["recipe"], each)
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' is not a summary of training runs ({error})") from error
+
+
+def of_pattern(pattern: str) -> Network:
+    """Return the training runs that a glob matches; ValueError for none, or of several recipes."""
+    cards = {str(run): checkpoint.read_card(checkpoint.find(run)) for run in matching(pattern)}
+    if not cards:
+        raise ValueError(f"'{pattern}' matches no training run")
+    check(cards)
+    return _together(pattern, list(map(network, cards.values())))
+
+
+def _together(name: str, each: Sequence[Network]) -> Network:
+    """Return training runs of one recipe as one network."""
+    known = [one.accuracy for one in each if one.accuracy is not None]
+    seconds = [one.seconds for one in each if one.seconds is not None]
+    whole = each[0]._replace(
+        name=name,
+        seeds=[seed for one in each for seed in one.seeds],
+        digests=[digest for one in each for digest in one.digests],
+        seconds=sum(seconds) / len(seconds) if seconds else None,
+        hardware="; ".join(dict.fromkeys(one.hardware for one in each if one.hardware)) or None,
+    )
+    if len(each) == 1:
+        return whole
+    return whole._replace(accuracy=combine(known, 0, 1) if len(known) == len(each) else None)
