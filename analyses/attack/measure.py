@@ -99,7 +99,8 @@ class Work:
             if not able.decodes or inputs is None:
                 return "it has no decoder"
             try:
-                self.held_out = other_images(inputs, attacks.HELD_OUT).images
+                if self.held_out is None:
+                    self.held_out = other_images(inputs, attacks.HELD_OUT).images
             except ValueError as error:
                 return str(error)
             return ""

@@ -102,8 +102,10 @@ def _concentration(weights: np.ndarray) -> float:
     NaN for rows of one number; 0 without any weight.
     """
     rows, whole = weights.sum(1), weights.sum()
-    if weights.shape[1] < 2 or whole == 0:
-        return np.nan if weights.shape[1] < 2 else 0.0
+    if weights.shape[1] < 2:
+        return np.nan
+    if whole == 0:
+        return 0.0
     p = np.divide(weights, rows[:, None], out=np.zeros_like(weights), where=rows[:, None] > 0)
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(1) / np.log(weights.shape[1])
     return float(((1 - entropy) * rows).sum() / whole)

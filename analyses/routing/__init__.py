@@ -208,8 +208,9 @@ class Statistics(NamedTuple):
          "control_effective_parents", "control_polarisation", "control_sd"), ("controls",),
     ) | {"agreement": ("iteration {1}", ("true class", "other classes")),
          "control_agreement": ("controls", ("true class", "other classes")),
-         "coupling": ("of", "classes"), "type_coupling": ("of", "type {}", "classes")}  # fmt: skip
-    of = property(lambda self: [f"images of {self.classes[k]}" for k in self.true_classes])
+         "coupling": ("of_class", "classes"),
+         "type_coupling": ("of_class", "type {}", "classes")}  # fmt: skip
+    of_class = property(lambda self: [f"images of {self.classes[k]}" for k in self.true_classes])
     references = dict.fromkeys(("accuracy", "control_accuracy"), "1 iteration")
     formats = dict.fromkeys(
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"

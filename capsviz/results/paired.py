@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz import checkpoint
-from capsviz.inputs.runs import check, matching, recipe_of
-from capsviz.results.leaderboard.sources import RUNS, Network, network, of_runs
+from capsviz.inputs.runs import recipe_of
+from capsviz.results.leaderboard.sources import RUNS, Network, cards_of, network, of_runs
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
@@ -86,24 +86,20 @@ def read(places: Iterable[str]) -> list[Recipe]:
             one = of_runs(summary)
             groups[place] = [one.name], [one]
         elif not path.exists() and glob.has_magic(place):
-            cards = {str(run): _card(str(run)) for run in matching(place)}
-            if not cards:
-                raise ValueError(f"'{place}' matches no training run")
-            check(cards)
-            groups[place] = [place], list(map(network, cards.values()))
+            groups[place] = [place], [_measured(run, card) for run, card in cards_of(place).items()]
         else:
-            card = _card(place)
+            card = checkpoint.read_card(checkpoint.find(place))
             names, runs = groups.setdefault(recipe_of(place, card), ([], []))
             names.append(place)
-            runs.append(network(card))
+            runs.append(_measured(place, card))
     return [_recipe(names, runs) for names, runs in groups.values()]
 
 
-def _card(place: str) -> dict:
-    card = checkpoint.read_card(checkpoint.find(place))
-    if network(card).accuracy is None:
+def _measured(place: str, card: dict) -> Network:
+    one = network(card)
+    if one.accuracy is None:
         raise ValueError(f"the card of '{place}' has no accuracy on test images")
-    return card
+    return one
 
 
 def _recipe(names: list[str], runs: list[Network]) -> Recipe:

@@ -186,8 +186,8 @@ def run(
         for other in sorted(others if team.leads else ()):
             if other.exists() and not other.stem.endswith(checkpoint.PRIMARY):
                 raise ValueError(
-                    f"{other} is another network than {name}: choose another --output, or, to go "
-                    "on with that run, repeat its command"
+                    f"{other} is another network than {name}: choose another --output; to go on "
+                    "with that run, repeat its command with --resume"
                 )
         past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)

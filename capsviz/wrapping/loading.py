@@ -290,8 +290,8 @@ def _opened(
             raise
         except ValueError as error:
             raise ValueError(
-                f"{spec}: {error}; arguments that wrap needs are given where the function returns "
-                "capsviz.wrap(network, ...), with image_shape=(C, H, W) for other images, too"
+                f"{spec}: {error}; if wrap needs an argument, give it where the function returns "
+                "capsviz.wrap(network, ...); other images need image_shape=(C, H, W)"
             ) from error
 
     try:

@@ -161,8 +161,8 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
         return passes(message, **numbers)
     if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias
         return passes(message, **numbers)
-    middle, small = (float(_of_random(layer, n).norm(dim=-1).mean()) for n in (HALF, SHORT))
-    if small > 0.9:
+    middle = _mean_length(layer, HALF)
+    if middle > 0.9 and (small := _mean_length(layer, SHORT)) > 0.9:
         return fails(
             f"{message}, but also {small:.3f} for sums of length {SHORT}: lengths carry no "
             "information", **numbers, middle=middle,
@@ -212,8 +212,8 @@ def _enlarged(total: Tensor) -> Tensor:
     return 1e6 * total / total.abs().max().clamp(1e-30, 1)
 
 
-def _of_random(layer: Capsules, length: float) -> Tensor:
-    """Return poses of random sums of a length, or of means where couplings divide the sums."""
+def _mean_length(layer: Capsules, length: float) -> float:
+    """Return that of poses of random sums of a length, or of means where couplings divide sums."""
     caller, turns = layer.caller, layer.rounds
     flow, total = caller.recorded.flow, turns[-1].total
     axes = [axis for axis, role in enumerate(turns[-1].total_roles) if role == "E"]
@@ -231,7 +231,8 @@ def _of_random(layer: Capsules, length: float) -> Tensor:
         and (by := flow.sources[event.index][1]) is not None and by[0] in others
     ]  # fmt: skip
     events = means or [one.total for one in turns]
-    return caller.changed(events, random, caller.images(7), layer.taps("poses"))[1]["poses"][-1]
+    found = caller.changed(events, random, caller.images(7), layer.taps("poses"))[1]
+    return float(found["poses"][-1].norm(dim=-1).mean())
 
 
 def _poses(layer: Capsules, change: Change) -> Tensor:

@@ -153,7 +153,8 @@ def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
     if isinstance(place, str) and place in checkpoint.shipped():
         return [network(checkpoint.read_card(checkpoint.find(place)))], []
     if glob.has_magic(str(place)) and not Path(place).exists():
-        return [of_pattern(str(place))], []
+        runs = list(map(network, cards_of(str(place)).values()))
+        return [_together(str(place), runs)], []
     place = Path(place)
     if place.is_dir() and not any(p.with_suffix(".safetensors").is_file() for p in _cards(place)):
         networks = [of_runs(place / RUNS)] if (place / RUNS).is_file() else []
@@ -234,13 +235,16 @@ def of_runs(path: Path) -> Network:
         raise ValueError(f"'{path}' is not a summary of training runs ({error})") from error
 
 
-def of_pattern(pattern: str) -> Network:
-    """Return the training runs that a glob matches; ValueError for none, or of several recipes."""
+def cards_of(pattern: str) -> dict[str, dict]:
+    """Return the cards of the training runs that a glob matches, by their places.
+
+    ValueError for none, or runs of several recipes.
+    """
     cards = {str(run): checkpoint.read_card(checkpoint.find(run)) for run in matching(pattern)}
     if not cards:
         raise ValueError(f"'{pattern}' matches no training run")
     check(cards)
-    return _together(pattern, list(map(network, cards.values())))
+    return cards
 
 
 def _together(name: str, each: Sequence[Network]) -> Network:
