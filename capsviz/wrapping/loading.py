@@ -291,7 +291,7 @@ def _opened(
         except ValueError as error:
             raise ValueError(
                 f"{spec}: {error}; if wrap needs an argument, give it where the function returns "
-                "capsviz.wrap(network, ...); other images need image_shape=(C, H, W)"
+                "capsviz.wrap(network, ...), or image_shape=(C, H, W) for other images"
             ) from error
 
     try:
