@@ -130,14 +130,6 @@ class _Rounded(TorchFunctionMode):
             return func(*args, **kwargs).bfloat16()
 
 
-def manner(device: torch.device) -> tuple:
-    """Return what the numbers that are computed here depend on, beside network and images."""
-    kind = device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return (is_literal(),)
-    return is_literal(), torch.get_autocast_dtype(kind)
-
-
 def normed(norm: nn.Module, values: Tensor) -> Tensor:
     """Apply a norm to values, in their type, where its own tensors may be of half precision.
 

@@ -18,7 +18,6 @@ from capsviz.nn import allocator
 from capsviz.provenance import provenance
 from capsviz.results import house
 from capsviz.results.tables import document
-from capsviz.tracing import remember
 
 MANIFEST = "manifest.json"
 UNRECORDED = ("progress", "command")
@@ -117,7 +116,7 @@ def make(
     force: bool = False,
     files: Mapping[str, str] | None = None,
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Draw the figures of the named analyses; images are traced once for all of them.
+    """Draw the figures of the named analyses.
 
     Figures of an earlier run of the same network, images and options are kept, by the digests of
     their files, unless `force`; `files` are digests of what network and data are read from. A
@@ -185,23 +184,22 @@ def make(
         _delete(output, old, {name for one in entries.values() for name in one.files})
 
     allocator.give_back_large()
-    with remember():
-        for name in names:
-            allocator.trim()  # what the last one needed, in pieces that the next may not fit into
-            before = {one.name: one for one in entries.values() if one.analysis == name}
-            if name in whole and not force and _intact(output, before.values()):
-                report(f"{name}: kept, {len(before)} drawn before")
+    for name in names:
+        allocator.trim()  # what the last one needed, in pieces that the next may not fit into
+        before = {one.name: one for one in entries.values() if one.analysis == name}
+        if name in whole and not force and _intact(output, before.values()):
+            report(f"{name}: kept, {len(before)} drawn before")
+            continue
+        try:
+            if why := left_out(name, inputs):
+                report(f"{name} left out: {why}")
                 continue
-            try:
-                if why := left_out(name, inputs):
-                    report(f"{name} left out: {why}")
-                    continue
-                whole.discard(name)
-                draw(name, before)
-                whole.add(name)
-            except Exception as error:  # whatever it is, the other figures are drawn
-                failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
-                report(f"{name} failed: {failed[name]}")
+            whole.discard(name)
+            draw(name, before)
+            whole.add(name)
+        except Exception as error:  # whatever it is, the other figures are drawn
+            failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            report(f"{name} failed: {failed[name]}")
     for name in [name for name, one in entries.items() if not one.files]:  # begun, and failed
         del entries[name]
     if not entries and not failed:

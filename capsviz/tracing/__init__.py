@@ -10,7 +10,6 @@ from capsviz.tracing.forward import CHUNK_IMAGES as CHUNK_IMAGES
 from capsviz.tracing.forward import DRAWN_IMAGES as DRAWN_IMAGES
 from capsviz.tracing.forward import fit_at_a_time as fit_at_a_time
 from capsviz.tracing.forward import images_at_a_time as images_at_a_time
-from capsviz.tracing.forward import remember as remember
 from capsviz.tracing.forward import trace as trace
 from capsviz.tracing.interventions import INTERVENTIONS as INTERVENTIONS
 from capsviz.tracing.interventions import control_couplings as control_couplings

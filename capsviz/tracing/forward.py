@@ -1,26 +1,20 @@
 """Run a network over images, a chunk at a time, and keep what happened inside."""
 
-import hashlib
-import weakref
-import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import replace
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from capsviz import memory
-from capsviz.nn.computation import manner
 from capsviz.nn.images import like_of
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.network import abilities, check_look, extent, inference, inputs_of
-from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, PER_ITERATION, Trace
+from capsviz.tracing.record import KEEP, OPTIONAL, PER_ITERATION, Trace
 from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
@@ -28,8 +22,6 @@ CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a
 CHUNK_IMAGES = 32  # at most: more are not faster, and take their memory; half, with votes
 DRAWN_IMAGES = 64  # whose control couplings an analysis draws at a time: of another number, others
 PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 16 << 20  # of all traces that `remember` holds; of one, 70 % at most
-COMMON = ("poses", "activations")  # small, and remembered for the next who asks
 
 
 def trace(
@@ -86,11 +78,7 @@ def trace(
         iterations = whole_number("routing iterations", iterations)
     options = {"layer": layer, "couplings": couplings, "iterations": iterations}
     options["seed"] = whole_number("seed", seed)
-
-    def run(parts):
-        return _Pass(model, parts, **options).over(images, chunk, required=required)
-
-    return _recalled(model, images, parts, options, run, required)
+    return _Pass(model, parts, **options).over(images, chunk, required=required)
 
 
 class _Pass:
@@ -163,7 +151,7 @@ class _Pass:
             left, right, bottom, top = extent(self.model, self.layer)
             place = left, right, bottom, top
         return Trace(
-            images=_copied(images),
+            images=images.detach().to("cpu", copy=True),  # which no later writing changes
             grid=self.able.grids[self.layer],
             pose_shape=self.able.pose_shape or flat,
             links=values.get("links", self.able.links),
@@ -231,90 +219,3 @@ def fit_at_a_time(of_one: Tensor, copies: int = 1) -> int:
 
 def _bytes(value) -> int:
     return value.numel() * value.element_size() if isinstance(value, Tensor) else 0
-
-
-class _Entry(NamedTuple):
-    model: weakref.ref  # which takes the entry along when the network goes
-    kept: tuple[str, ...]
-    traced: Trace
-    size: int
-
-
-_entries: ContextVar[dict | None] = ContextVar("entries", default=None)
-
-
-@contextmanager
-def remember():
-    """Answer equal calls of `trace` on equal images from the first one, inside this context.
-
-    Its `keep` must cover theirs. They get the same tensors, which must not be written to. Tensors
-    given as couplings are never taken as equal, nor is a network whose weights were written to
-    since; what is changed in it otherwise (hooks, attributes) is not noticed.
-    """
-    token = _entries.set({})
-    try:
-        yield
-    finally:
-        _entries.reset(token)
-
-
-def _recalled(
-    model, images: Tensor, parts: tuple[str, ...], options: dict, run: Callable[..., Trace],
-    required: tuple[str, ...],
-) -> Trace:  # fmt: skip
-    """Return a trace with these parts: a remembered one that has them all, or `run(parts)`.
-
-    If a required part is missing, `run` refuses.
-    """
-    entries = _entries.get()
-    if entries is None or isinstance(options["couplings"], Tensor):
-        return run(parts)
-    tensors = [*model.parameters(), *model.buffers()]
-    if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
-        return run(parts)
-    states = tuple((tensor.data_ptr(), tensor._version, _content(tensor)) for tensor in tensors)
-    device = tensors[0].device if tensors else images.device
-    key = (id(model), _digest(images), states, manner(device), *options.values())
-    earlier = entries[key].kept if key in entries else ()
-    within = {"last"} if "activations" in earlier else set()  # these hold it
-    if key in entries and {*parts} <= {*earlier, *within}:
-        traced = entries[key].traced
-    else:
-        plain = options["couplings"] is None and options["iterations"] is None
-        more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
-        kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
-        traced = replace(run(kept), images=images[:0].cpu())
-        size = sum(_bytes(value) for value in vars(traced).values())
-        if size <= 0.7 * REMEMBER_BYTES:  # larger are votes, which nobody asks for again
-            entries.pop(key, None)
-            while entries and size + sum(one.size for one in entries.values()) > REMEMBER_BYTES:
-                del entries[max(entries, key=lambda one: entries[one].size)]
-            of_model = weakref.ref(model, lambda _: entries.pop(key, None))
-            entries[key] = _Entry(of_model, kept, traced, size)
-    needed = {*required} - {"last", *OPTIONAL}
-    if any(getattr(traced, part) is None for part in needed):
-        return run(parts)  # which says what is missing
-    left_out = {name: None for name in PARTS if name not in parts}
-    alone = "last" in required or ("last" in parts and traced.activations is None)
-    last = traced.lengths if alone else None
-    return replace(traced, **left_out | {"last": last, "images": _copied(images)})
-
-
-def _copied(images: Tensor) -> Tensor:
-    """Return images of a trace's own, which no later writing to the given ones changes."""
-    return images.detach().to("cpu", copy=True)
-
-
-def _digest(images: Tensor) -> tuple:
-    """Return what identifies images (N, C, H, W): shape, type of numbers, and a hash."""
-    numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy().data
-    return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
-
-
-def _content(tensor: Tensor) -> int:
-    """Return a checksum of a tensor: fused optimisers, and what writes to `data`, count no version.
-
-    It heeds the order of the numbers.
-    """
-    numbers = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
-    return zlib.crc32(numbers.view(torch.uint8).numpy().data)

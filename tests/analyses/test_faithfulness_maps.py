@@ -14,7 +14,7 @@ from capsviz.experiments import maps
 from capsviz.experiments.attacks import frozen
 from capsviz.nn import models
 from capsviz.nn.models import Scores
-from capsviz.tracing import evidence, remember, scores
+from capsviz.tracing import evidence, scores
 
 CLASSES = torch.tensor([0, 1, 2, 0, 1, 2])
 
@@ -203,7 +203,7 @@ def test_layers_are_in_the_order_of_the_pass_and_weights_come_back(tiny, tiny_im
 
 def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images, generator):
     classes = torch.zeros(8, dtype=torch.long)
-    with frozen(tiny), remember():
+    with frozen(tiny):
         some, _ = maps.methods(tiny, tiny_images[:1])
         parts = measures.stages(tiny, tiny_images[:1])
         found = measures.correlations(some, tiny_images, classes, parts, generator)

@@ -13,8 +13,7 @@ from helpers.fixtures import build_tiny
 from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 
-from capsviz import checkpoint, discovery, tracing
-from capsviz.analyses import rotate
+from capsviz import checkpoint, discovery
 from capsviz.analyses.sweep import Sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.inputs import context
@@ -150,19 +149,6 @@ def test_networks_of_ones_own_come_after_checkpoints_and_all_know_where_the_data
 def invoke(tmp_path, *args):
     output = ["--format", "png", "--output", str(tmp_path / "out")]
     return run("sweep", *args, *output)
-
-
-def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images, monkeypatch):
-    looked, look = [], tiny.look
-    monkeypatch.setattr(tiny, "look", lambda x, **o: looked.append(len(x)) or look(x, **o))
-    angles = {"start": -20.0, "stop": 20.0, "step": 20.0}
-    with tracing.remember():
-        rotate.RotateMany().measure(tiny, tiny_images, LABELS, **angles, dataset="x")
-        before = len(looked)
-        for angle in (-20, 0, 20):
-            by = family_matrix("rotation", angle, tiny_images.shape[2:])
-            measures.look([tiny], tiny_images, LABELS, by)
-    assert before > 0 and len(looked) == before
 
 
 def test_runs_of_one_recipe_are_called_by_their_folders_too(blank, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from capsviz.results import house, sets
 from capsviz.statistics import numbers
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
-from capsviz.tracing import abilities, needs, remember, scores
+from capsviz.tracing import abilities, needs, scores
 from capsviz.training import cards, thresholds
 from capsviz.training.evaluate import Evaluation, all_right, evaluate
 from capsviz.transforms.augment import to_float
@@ -127,33 +127,32 @@ def collect(
     work: list[tuple[str, str | None, Iterator[Figure]]] = []
     work += [(name, None, _of_all(name, networks, settings)) for name in of_all]
     work += [(name, one.name, _of_one(name, one, settings)) for one in networks for name in each]
-    with remember():
-        parts = [one.dataset.sample(settings.n) for one in networks]
-        hits = [
-            all_right(scores(one.model, to_float(part.images)), part.labels)
-            for one, part in zip(networks, parts, strict=True)
-        ]
-        counts = draw_resamples(settings.n, seed=settings.seed)
-        accuracies = compare_means(torch.stack(hits).numpy(), counts)
-        described = [_network(one, accuracies[k], parts[k]) for k, one in enumerate(networks)]
-        notices = [line for one in networks for line in (one.notice or "").splitlines()]
-        doubts = [
-            f"{one.name}: {line}" for one in described for line in one.evaluation.doubts(one.card)
-        ]
-        for line in doubts:
-            report(line)
-        for number, (name, network, drawn) in enumerate(work, 1):
-            who = network or "all networks"
-            why = "there is no figure of this network and these images"
-            report(f"analysis {number} of {len(work)}: {name} of {who}")
-            try:
-                if figures := list(drawn):
-                    sections.append(Section(name, network, *about(name), figures))
-                    continue
-            except Exception as error:  # whatever it is, the others are shown
-                why = " ".join(str(error).split())
-            left_out.append((who, name, why))
-            report(f"{name} of {who} left out: {why}")
+    parts = [one.dataset.sample(settings.n) for one in networks]
+    hits = [
+        all_right(scores(one.model, to_float(part.images)), part.labels)
+        for one, part in zip(networks, parts, strict=True)
+    ]
+    counts = draw_resamples(settings.n, seed=settings.seed)
+    accuracies = compare_means(torch.stack(hits).numpy(), counts)
+    described = [_network(one, accuracies[k], parts[k]) for k, one in enumerate(networks)]
+    notices = [line for one in networks for line in (one.notice or "").splitlines()]
+    doubts = [
+        f"{one.name}: {line}" for one in described for line in one.evaluation.doubts(one.card)
+    ]
+    for line in doubts:
+        report(line)
+    for number, (name, network, drawn) in enumerate(work, 1):
+        who = network or "all networks"
+        why = "there is no figure of this network and these images"
+        report(f"analysis {number} of {len(work)}: {name} of {who}")
+        try:
+            if figures := list(drawn):
+                sections.append(Section(name, network, *about(name), figures))
+                continue
+        except Exception as error:  # whatever it is, the others are shown
+            why = " ".join(str(error).split())
+        left_out.append((who, name, why))
+        report(f"{name} of {who} left out: {why}")
     return Contents(
         described, sections, left_out, first.dataset.name, first.dataset.classes,
         list(dict.fromkeys(notices + doubts)), settings.n, len(first.dataset), capsviz.__version__,
