@@ -1,8 +1,8 @@
 """Fill the marked parts of README.md and docs/: outputs of commands, and tables from result files.
 
-`python -m benchmarks.readme` rewrites them, the pictures of docs/findings.md, docs/architecture.svg
-and the digests of figures/manifest.json; `--no-run` keeps the outputs of commands. A part stands
-between `<!-- NAME -->` and `<!-- end -->`.
+`python -m benchmarks.readme` rewrites them, the pictures of docs/findings.md and the digests of
+figures/manifest.json; `--no-run` keeps the outputs of commands. A part stands between
+`<!-- NAME -->` and `<!-- end -->`.
 """
 
 import json
@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 
-from benchmarks import ROOT, architecture, findings
+from benchmarks import ROOT, findings
 from benchmarks.tables import PARTS
 from capsviz.results.sets import digests
 
@@ -55,8 +55,7 @@ def main() -> None:
     """Rewrite all generated parts."""
     if set(sys.argv[1:]) - {"--no-run"}:
         sys.exit(__doc__)
-    for module in (architecture, findings):
-        module.write()
+    findings.write()
     for path in (ROOT / name for name in PAGES):
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")

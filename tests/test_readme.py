@@ -1,13 +1,12 @@
 """README and docs say what is true: tables are made from the cards, examples run, links lead."""
 
 import re
-from graphlib import CycleError
 
 import pytest
 from helpers import command_line
 from PIL import Image
 
-from benchmarks import architecture, readme
+from benchmarks import readme
 from capsviz import checkpoint, discovery
 
 ROOT = discovery.root()
@@ -47,18 +46,6 @@ def test_generated_parts_are_up_to_date(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- end -->" in text
     assert readme.fill(text, run=False) == text, "run `make readme`"
-
-
-def test_the_drawing_of_the_rooms_is_up_to_date():
-    text = architecture.PICTURE.read_text(encoding="utf-8")
-    assert architecture.draw(architecture.imports()) == text, "run `make readme`"
-
-
-def test_rooms_that_import_each_other_are_not_drawn():
-    with pytest.raises(CycleError):
-        architecture.levels({"a": {"b"}, "b": {"a"}, "c": set()})
-    rooms = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
-    assert architecture.reduced(rooms) == {"a": ["b"], "b": ["c"], "c": []}
 
 
 def test_the_readme_is_short():
