@@ -17,7 +17,6 @@ from benchmarks import (
     RESULTS,
     ROOT,
     binding,
-    durations,
     findings,
     layers,
     parity,
@@ -243,17 +242,6 @@ def by_routing() -> str:
     return markdown(header, rows) + f"\n{unit}" + _machine(result["about"]).lstrip()
 
 
-def analyses() -> str:
-    """Return how long commands take."""
-    known = read("durations")
-    rows = [
-        [f"`capsviz {words}`", f"{known[words]['seconds']:.0f} s"]
-        for words in durations.COMMANDS
-        if words in known
-    ]
-    return markdown(["command", "time"], rows) + _machine(next(iter(known.values()))["about"])
-
-
 def growing() -> str:
     """Return time and largest memory of commands by the number of images."""
     known, cells = read("growth"), defaultdict[str, dict[int, str]](dict)
@@ -476,7 +464,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "doses": doses, "notices": notices, "findings": findings.titles,
     "finding": findings.table,
     "checks": pitfalls, "blocks": blocks, "speed": speed, "parity": paths,
-    "layers": by_routing, "analyses": analyses, "growing": growing, "gpu": gpu, "sweeps": sweeps,
+    "layers": by_routing, "growing": growing, "gpu": gpu, "sweeps": sweeps,
     "corrupted": corrupted, "detection": detection, "affnist": affnist,
     "reproduced": reproduced, "binding": binding.table, "attacks": attacks, "series": series,
     "couplings": couplings, "verdicts": preregistered.verdicts, "networks": registry.networks,
