@@ -37,9 +37,9 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The link then "
-    "holds a token, and whoever has it can open the page. For a large room use `make playground`, "
-    "which computes in each visitor's browser.",
+    help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The page then "
+    "asks for a user and a password, which the command prints. For a large room use `make "
+    "playground`, which computes in each visitor's browser.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
 def command(port, host, browser, **chosen):
@@ -59,7 +59,8 @@ def command(port, host, browser, **chosen):
     from capsviz.explorer.page import Page
 
     blocks = Page(choice).blocks
-    click.echo(f"{serve.launch(blocks, port, host, browser=browser)} (Ctrl+C ends it)")
-    if not serve.is_alone(host):
-        click.echo(serve.INVITATION.format(port=port))
+    address, password = serve.launch(blocks, port, host, browser=browser)
+    click.echo(f"{address} (Ctrl+C ends it)")
+    if password:
+        click.echo(serve.INVITATION.format(user=serve.USER, password=password, port=port))
     blocks.block_thread()

@@ -10,15 +10,15 @@ import webbrowser
 from pathlib import Path
 
 from capsviz import discovery
-from capsviz.explorer.gate import LARGEST_MB, Gate
 
 HOST = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"  # all addresses of this machine
+LARGEST_MB = 25  # the largest picture that is taken
+USER = "class"  # who logs in, beyond this machine
 THREADS = 8  # requests that are computed at a time, those of all visitors together
 INVITATION = """\
-Send this link to the class, by the course page or a chat. An address that is copied from a browser
-does not work: it lacks the token. All must be on this machine's network, and its firewall must
-allow port {port}. Whoever has the link can open the page. It is not encrypted."""
+The page asks for a login: user {user}, password {password}. All must be on this machine's network,
+and its firewall must allow port {port}. The connection is not encrypted."""
 
 
 def free_port(port: int, host: str = HOST) -> int:
@@ -71,15 +71,13 @@ def load_gradio():
     return gradio
 
 
-def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str:
-    """Start to serve the blocks of a page in the background, and return its link.
+def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> tuple[str, str]:
+    """Serve the blocks of a page in the background; return its address and the password of `USER`.
 
-    Beyond this machine the link holds a token, without which nothing is answered.
+    On this machine alone there is no login, and the password is "".
     """
     gradio = load_gradio()
-    from starlette.middleware import Middleware
-
-    token = "" if is_alone(host) else secrets.token_urlsafe(16)
+    password = "" if is_alone(host) else secrets.token_hex(5)
     fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
     theme = gradio.themes.Base(**fonts).set(  # other fonts would be fetched
         block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
@@ -98,11 +96,10 @@ def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> str
         footer_links=[],
         theme=theme,
         css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
-        app_kwargs={"middleware": [Middleware(Gate, token=token)]},
+        auth=(USER, password) if password else None,
     )
-    if token:
-        name = _own_address() if host == EVERYWHERE else host
-        address = f"http://{name}:{port}/?token={token}"
+    if host == EVERYWHERE:
+        address = f"http://{_own_address()}:{port}/"
     if browser:
         webbrowser.open(address)
-    return address
+    return address, password
