@@ -1,11 +1,9 @@
 """Serve the page: offline, without analytics, until Ctrl+C; on this machine unless asked."""
 
-import errno
 import ipaddress
 import os
 import secrets
 import socket
-import sys
 import webbrowser
 from pathlib import Path
 
@@ -22,26 +20,8 @@ and its firewall must allow port {port}. The connection is not encrypted."""
 
 
 def free_port(port: int, host: str = HOST) -> int:
-    """Return the port, or a free one for 0.
-
-    ValueError for a host that is not this machine's, or a port that is not available.
-    """
-    with socket.socket() as probe:
-        if sys.platform != "win32":  # where it would take a port that is in use
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host or " ", port))
-        except OSError as error:
-            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-                raise ValueError(
-                    f"--host '{host}' is not an address of this machine: expected {HOST} (this "
-                    f"machine alone), {EVERYWHERE} (its network, too), or one of its own IPv4 "
-                    "addresses"
-                ) from error
-            raise ValueError(
-                f"port {port} of {host} is not available ({error.strerror}): choose another by "
-                "--port, or any free one by --port 0"
-            ) from error
+    """Return the port, or a free one for 0; an OSError if it, or the host, is not available."""
+    with socket.create_server((host or " ", port)) as probe:
         return probe.getsockname()[1]
 
 
