@@ -16,7 +16,6 @@ from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
 PACKAGES = ("capsviz.commands", "capsviz.analyses")
-THREADS, QUOTA = "OMP_NUM_THREADS", Path("/sys/fs/cgroup/cpu.max")  # of a container
 GROUPS = {  # of the help, each in the order in which people use it
     "Look inside": (
         "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
@@ -166,26 +165,8 @@ class Commands(click.Group):
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""
         allocator.keep_freed_memory()
-        if hasattr(os, "getloadavg") and sys.stderr.isatty():
-            click.echo(crowded(os.getloadavg()[0]), err=True, nl=False)
         with errors():
             return super().invoke(context)
-
-
-def crowded(load: float, quota: Path = QUOTA) -> str:
-    """Return a line if fewer threads would be faster; "": they would not, or their number is set.
-
-    `load` is the mean number of processes that want a core; `quota` limits those of a container.
-    """
-    here = float(os.cpu_count() or 1)
-    with contextlib.suppress(OSError, ValueError):  # no such file, or "max" in it
-        taken, period = map(int, quota.read_text().split())
-        here = min(here, taken / period)
-    if THREADS in os.environ or os.cpu_count() == 1 or load <= here == os.cpu_count():
-        return ""
-    why = f"{load:.0f} processes want them" if load > here else "more are not allowed here"
-    threads = 1 if load > here else max(1, int(here))
-    return f"{here:g} cores, and {why}: {THREADS}={threads} may be several times faster\n"
 
 
 @click.group(

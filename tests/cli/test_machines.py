@@ -1,4 +1,4 @@
-"""Machines as people have them: crowded, no home, narrow streams, a full disk, an interrupt."""
+"""Machines as people have them: no home, narrow streams, a full disk, an interrupt."""
 
 import os
 import resource
@@ -11,7 +11,6 @@ import pytest
 from helpers.command_line import fine, run
 
 from capsviz import data, files
-from capsviz.cli import crowded
 from capsviz.training.history import read_history
 
 ROOT = Path(__file__).parents[2]
@@ -132,28 +131,6 @@ def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
     assert done.exit_code == 0, done.stderr
     assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
     assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize(
-    ("load", "quota", "threads", "said"),
-    [
-        (0.5, "max 100000", None, ""),
-        (9.2, "max 100000", None, "4 cores, and 9 processes want them: OMP_NUM_THREADS=1"),
-        (9.2, "max 100000", "2", ""),
-        (0.5, "250000 100000", None, "2.5 cores, and more are not allowed here: OMP_NUM_THREADS=2"),
-        (9.2, "", None, "4 cores, and 9 processes want them"),
-    ],
-)
-def test_a_line_says_that_fewer_threads_would_be_faster(
-    load, quota, threads, said, folder, monkeypatch
-):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if threads:
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    (folder / "cpu.max").write_text(quota)
-    line = crowded(load, folder / "cpu.max")
-    assert line.startswith(said) and bool(line) == bool(said)
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o002])
