@@ -1,10 +1,8 @@
 """Maps of couplings and of evidence: their colours, their scales, and one over its image."""
 
-from math import ceil
-
 import numpy as np
 from matplotlib.colors import CenteredNorm, Normalize
-from matplotlib.ticker import Locator
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.arrangement import WIDE
 from capsviz.results import COLOURS
@@ -64,33 +62,11 @@ def are_short(names) -> bool:
 
 
 def class_ticks(axis, names, step=1):
-    """Write as many class names as there is room for, twelve at most; if short, each `step`-th."""
-    short = are_short(names)
-    step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
-    beside = axis.axis_name == "x" and short
-    turn = 90 if axis.axis_name == "x" and not short else 0
-    axis.set_major_locator(Spaced(len(names), step, 3.9 * max(map(len, names)) if beside else LINE))
+    """Write the names of up to `12 // step` classes, upright below an axis if they are words."""
+    axis.set_major_locator(MaxNLocator(12 // step, integer=True))
     axis.set_major_formatter(lambda at, _: dict(enumerate(names)).get(round(at), ""))
+    turn = 90 if axis.axis_name == "x" and not are_short(names) else 0
     axis.set_tick_params(labelsize=6, labelrotation=turn)
-
-
-class Spaced(Locator):
-    """Ticks at 0, step, 2 step, ... below `count`; the step grows where they lack room.
-
-    How long the axis is, is known when the figure is drawn.
-    """
-
-    def __init__(self, count: int, step: int, room: float):
-        self.count, self.step, self.room = count, step, room  # room of a name, in points
-
-    def __call__(self):
-        """Return where the ticks stand."""
-        axes, axis = self.axis.axes, self.axis
-        box = axes.get_window_extent()
-        pixels = box.width if axis.axis_name == "x" else box.height
-        points = max(pixels * 72 / axes.get_figure(root=True).dpi, 1)
-        low, high = sorted(axis.get_view_interval())
-        return range(0, self.count, max(self.step, ceil(self.room * (high - low) / points)))
 
 
 def one_map(axes, image, extent_px, values, scale):
