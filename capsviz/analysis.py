@@ -208,7 +208,7 @@ class Analysis:
         file, _, name = self.panels.partition(":")
         package = importlib.import_module(type(self).__module__).__package__
         if not package or importlib.util.find_spec(f"{package}.{file}") is None:
-            raise NotImplementedError("it has neither `panels` nor a `draw`")
+            raise ValueError(f"{type(self).__name__} has neither `panels` nor a `draw`")
         return getattr(importlib.import_module(f"{package}.{file}"), name)
 
     def draw(
