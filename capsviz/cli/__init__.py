@@ -27,7 +27,7 @@ GROUPS = {  # of the help, each in the order in which people use it
                    "attack"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",
                             "export"),
-    "Train": ("data", "train", "curves", "reproduce"),
+    "Train": ("data", "train", "primary-train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
 OTHERS = "More"  # of plugins, and what has no group
