@@ -134,7 +134,7 @@ def make(
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": house.chosen(),
-           **({"data_options": inputs.options} if inputs.options else {})}  # fmt: skip
+           **({"data_options": dict(own)} if (own := inputs.dataset.options) else {})}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
     entries, whole = _earlier(output, key)
     failed: dict[str, str] = {}
