@@ -1,11 +1,9 @@
 """Fill the marked parts of README.md and docs/: outputs of commands, and tables from result files.
 
-`python -m benchmarks.readme` rewrites them, the pictures of docs/findings.md and the digests of
-figures/manifest.json; `--no-run` keeps the outputs of commands. A part stands between
-`<!-- NAME -->` and `<!-- end -->`.
+`python -m benchmarks.readme` rewrites them and the pictures of docs/findings.md; `--no-run` keeps
+the outputs of commands. A part stands between `<!-- NAME -->` and `<!-- end -->`.
 """
 
-import json
 import re
 import shlex
 import subprocess
@@ -13,7 +11,6 @@ import sys
 
 from benchmarks import ROOT, findings
 from benchmarks.tables import PARTS
-from capsviz.results.sets import digests
 
 PART = re.compile(r"<!-- (?P<name>[a-z]+)(: (?P<words>[^>]+))? -->\n.*?<!-- end -->", re.DOTALL)
 PAGES = [
@@ -59,11 +56,6 @@ def main() -> None:
     for path in (ROOT / name for name in PAGES):
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
-    manifest = ROOT / "figures/manifest.json"
-    about = json.loads(manifest.read_text("utf-8"))
-    for figure in about["figures"]:
-        figure["sha256"] = digests(manifest.parent, figure["files"])
-    manifest.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import numpy as np
 from benchmarks import ROOT
 from capsviz import checkpoint, discovery
 from capsviz.results import paired, read_result
+from capsviz.results.leaderboard.sources import RUNS
 
 SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
 BESIDE = ROOT / "figures/seeds"  # statistics that the package has no room for
@@ -70,7 +71,7 @@ def bound() -> dict[str, Source]:
 
 def accuracies(recipe: str) -> dict[int, float]:
     """Return the test accuracy of each training run of a recipe in percent, in order of seeds."""
-    (one,) = paired.read([SEEDS / recipe / paired.RUNS])
+    (one,) = paired.read([SEEDS / recipe / RUNS])
     return {seed: 100 * accuracy for seed, accuracy in sorted(one.accuracies.items())}
 
 

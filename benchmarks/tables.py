@@ -106,16 +106,14 @@ def _columns(table, names: Sequence[str]) -> list[list[str]]:
 def board(words: str) -> str:
     """Return one of the tables of `BOARDS`, without networks that nothing was measured of.
 
-    Left out are networks of the affNIST protocol, which have a table in docs/robustness.md, and
-    recipes that were trained again in float32.
+    Left out are recipes that were trained again in float32.
     """
     names, table = BOARDS[words], leaderboard.table()
     known = {row.network.name for row in table}
     table = [
         row
         for row in table
-        if not row.network.name.startswith("affnist ")
-        and (f"{row.network.name}-fp32" not in known or row.network.name in checkpoint.shipped())
+        if f"{row.network.name}-fp32" not in known or row.network.name in checkpoint.shipped()
     ]
     return markdown(names, [row for row in _columns(table, names) if {*row[2:]} != {NONE}])
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from capsviz import discovery
 
 if TYPE_CHECKING:
-    import click
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -208,7 +207,7 @@ class Analysis:
         file, _, name = self.panels.partition(":")
         package = importlib.import_module(type(self).__module__).__package__
         if not package or importlib.util.find_spec(f"{package}.{file}") is None:
-            raise NotImplementedError("it has neither `panels` nor a `draw`")
+            raise ValueError(f"{type(self).__name__} has neither `panels` nor a `draw`")
         return getattr(importlib.import_module(f"{package}.{file}"), name)
 
     def draw(
@@ -348,10 +347,6 @@ class Analysis:
 
     def extra_files(self, result, path: Path, **options) -> list[Path]:
         """Write what else belongs beside the figure; `path` is that of its JSON."""
-        return []
-
-    def commands(self) -> list[click.Command]:
-        """Return commands below its own, as `capsviz primary train`."""
         return []
 
     @property

@@ -12,11 +12,9 @@ import hashlib
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -250,39 +248,3 @@ def some(names: Iterable[str], most: int = 10) -> str:
 def needs(what: str, *packages: str) -> str:
     """Return the message for packages that are not installed."""
     return f"{what} needs {', '.join(packages)}: pip install {' '.join(packages)}"
-
-
-@contextmanager
-def guarded(
-    package: str,
-    name: str,
-    *,
-    what: str,
-    fails: str = "fails",
-    but: tuple[type[Exception], ...] = (),
-) -> Iterator[None]:
-    """Turn errors of a plugin within this context into a ValueError that it `fails`.
-
-    ValueError, OSError, MemoryError and those in `but` pass unchanged, and so does any error of our
-    own modules.
-    """
-    try:
-        yield
-    except Exception as error:
-        passing: tuple[type[Exception], ...] = (ValueError, OSError, MemoryError, *but)
-        if isinstance(error, passing) or entries(package)[name].ours:
-            raise
-        path = source(package, name)
-        cause = " ".join(f"{type(error).__name__}: {error}{_line(error, path)}".split())
-        raise ValueError(f"the {what} '{name}' of {path} {fails} ({cause})") from error
-
-
-def _line(error: Exception, path: Path) -> str:
-    """Return the line of a source file, or of a file beside it, where an error arose."""
-    place = path.parent if path.name == "__init__.py" else path
-    files = [(Path(one.f_code.co_filename), number) for one, number in walk_tb(error.__traceback__)]
-    lines = [(file.name, number) for file, number in files if place in (file, *file.parents)]
-    if not lines:
-        return ""
-    file_name, number = lines[-1]
-    return f", line {number}" if file_name == path.name else f", line {number} of {file_name}"

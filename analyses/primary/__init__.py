@@ -1,15 +1,12 @@
 """What do single primary capsules hold, and does reconstruction need the couplings?"""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import click
 import numpy as np
 
 from capsviz.analysis import Analysis, Default, Range, Seed
-from capsviz.cli import options, writing
 from capsviz.statistics.estimate import Estimate
 
 ALL, SHUFFLED, UNIFORM, RETRAINED, STRONGEST, RANDOM, NONE = CONDITIONS = (
@@ -24,7 +21,7 @@ ALL, SHUFFLED, UNIFORM, RETRAINED, STRONGEST, RANDOM, NONE = CONDITIONS = (
 Decoder = Annotated[
     Path | None,
     Default("beside the weights, or runs/NAME-primary"),
-    "Decoders of `capsviz primary train`.",
+    "Decoders of `capsviz primary-train`.",
 ]
 Capsules = Annotated[int, Range(1), "Capsules to show, at most."]
 MARGIN = 0.01  # of the SSE: a difference inside it counts as none
@@ -56,7 +53,7 @@ def _left_out(self, inputs) -> str:
     with suppress(ValueError):  # a network without a checkpoint
         if find(inputs.source, inputs.name).is_file():
             return ""
-    return "there is no primary-capsule decoder: capsviz primary train trains one"
+    return "there is no primary-capsule decoder: capsviz primary-train trains one"
 
 
 class Single(Analysis):
@@ -111,9 +108,6 @@ class Single(Analysis):
             classes=list(classes),
             label=label,
         )
-
-    def commands(self):
-        return [train]
 
     def verdict(self, result) -> str:
         return (
@@ -286,57 +280,3 @@ def positions(model, chosen):
     pairs = [model.receptive_field(int(row), int(column)) for row, column in where]
     fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]
     return chosen // (rows * columns), where, np.array(fields)
-
-
-@click.command()
-@options.inputs
-@click.option(
-    "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Epochs to train for."
-)
-@click.option("--limit", type=int, metavar="N", help="Use the first N images of each split only.")
-@click.option(
-    "--hidden",
-    type=click.IntRange(1),
-    nargs=2,
-    default=(112, 512),
-    show_default=True,
-    help="Widths of the decoder: the summary of the capsules, then the ReLU layer.",
-)
-@options.seed
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the decoder. [default: runs/NAME-primary]",
-)
-def train(epochs, limit, hidden, seed, output, inputs):
-    """Train a decoder from primary capsules; the network is frozen."""
-    from capsviz.experiments import primary_decoder
-    from capsviz.transforms.augment import to_float
-
-    loaded = options.open_inputs(inputs, split="train")
-    model, training = loaded.model, loaded.dataset
-    validation, test = loaded.load("validation"), loaded.load("test")
-    if limit is not None:
-        training = training.first(limit)
-        validation, test = (part.first(min(limit, len(part))) for part in (validation, test))
-    output = output or primary_decoder.default_folder(loaded.name)
-    path = output / primary_decoder.file_name(loaded.name)
-    if path.exists():
-        raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    decoders, record = primary_decoder.fit(
-        model, training, validation, epochs=epochs, hidden=hidden, seed=seed,
-        report=lambda line: click.echo(line, err=True), progress=writing.progress("training"),
-    )  # fmt: skip
-    statistics = evaluate(
-        model, decoders, to_float(test.images), dataset=test.name, seed=seed,
-        progress=writing.progress("test images"),
-    )  # fmt: skip
-    card = {
-        "dataset": {"name": training.name},
-        "training": {"images": len(training), "seed": seed, "epochs": record},
-        "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
-    }
-    path = primary_decoder.save(path, decoders, model.card, card)
-    click.echo(Couplings().findings(statistics))
-    click.echo(f"wrote {path}", err=True)

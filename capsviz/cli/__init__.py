@@ -7,6 +7,7 @@ import os
 import sys
 from copy import copy
 from pathlib import Path
+from traceback import walk_tb
 
 import click
 
@@ -14,7 +15,6 @@ from capsviz import __version__, discovery
 from capsviz import analysis as contract
 from capsviz.nn import allocator
 
-ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
 PACKAGES = ("capsviz.commands", "capsviz.analyses")
 GROUPS = {  # of the help, each in the order in which people use it
     "Look inside": (
@@ -26,7 +26,7 @@ GROUPS = {  # of the help, each in the order in which people use it
                    "attack"),
     "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore",
                             "export"),
-    "Train": ("data", "train", "curves", "reproduce"),
+    "Train": ("data", "train", "primary-train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
 OTHERS = "More"  # of plugins, and what has no group
@@ -40,7 +40,10 @@ class RequestError(click.ClickException):
 
 @contextlib.contextmanager
 def errors():
-    """Turn library errors into one line: status 2 for a wrong request, 1 for one that failed."""
+    """Turn library errors into one line: status 2 for a wrong request, 1 for one that failed.
+
+    A crash, also of any kind in a file of plug-ins, keeps its traceback.
+    """
     try:
         yield
     except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # no errors for click
@@ -51,7 +54,11 @@ def errors():
             raise RequestError(line) from error
         if isinstance(error, OSError) and error.strerror and error.filename:
             line = f"{error.filename}: {error.strerror}"
-        if isinstance(error, ArithmeticError | OSError | MemoryError | ImportError | RuntimeError):
+        failed = OSError | MemoryError | ImportError | ValueError
+        names = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__))
+        if not any(name.startswith("capsviz_plugin_") for name in names):  # its author's to see
+            failed |= ArithmeticError | RuntimeError
+        if isinstance(error, failed):
             raise click.ClickException(line) from error
         raise
 
@@ -130,15 +137,14 @@ class Commands(click.Group):
         return [name.replace("_", "-") for name in _all_names()]
 
     def get_command(self, context, name):
-        """Import one command, which names a plugin that fails; None for an unknown name."""
+        """Import one command; None for an unknown name."""
         stem = name.replace("-", "_")
         package = next((one for one in PACKAGES if stem in discovery.names(one)), None)
         if package is None:
             return None
         command = copy(_command(package, stem, discovery.load(package, stem, what="command")))
         if command.callback is not None:
-            guard = discovery.guarded(package, stem, what="command", but=ENDS)
-            command.callback = guard(_with_usable(command.callback, command.params))
+            command.callback = _with_usable(command.callback, command.params)
         return command
 
     def resolve_command(self, context, args):

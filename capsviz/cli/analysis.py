@@ -55,8 +55,7 @@ def command_of(name: str) -> click.Command:
     counts = Counter(flag for one in command.params for flag in {one.name, *one.opts})
     if twice := [flag for flag, count in counts.items() if count > 1]:
         raise ValueError(f"{name}: all commands have {twice[-1]}: call this option otherwise")
-    below = [one for analysis in analyses for one in analysis.commands()]
-    return _group(command, below) if below else command
+    return command
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
@@ -67,22 +66,6 @@ def _merged(analyses: Sequence[Analysis]) -> list[Option]:
         choices = tuple(dict.fromkeys((*first.choices, *option.choices)))
         merged[option.name] = first._replace(choices=choices)
     return list(merged.values())
-
-
-def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
-    """Return a command that runs by itself, unless one of those below it follows."""
-
-    @click.pass_context
-    def run(context: click.Context, /, **values) -> None:
-        if context.invoked_subcommand is None:
-            assert command.callback is not None
-            command.callback(**values)
-            return
-        if options.typed(*context.params):
-            raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
-
-    how: Any = {"params": command.params, "callback": run, "help": command.help}
-    return click.Group(commands=list(below), invoke_without_command=True, **how)
 
 
 def _click_option(one: Option) -> click.Option:

@@ -92,7 +92,6 @@ own_data_options = stack(
         help="Largest value of your own images, e.g. 4095 for 12-bit data in 16-bit files."
     ),
 )  # fmt: skip
-pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
 network = stack(
     click.option(
         "--model", metavar="NAME",
@@ -105,8 +104,8 @@ network = stack(
     ),
     click.option(
         "--option", "more", multiple=True, metavar="NAME=VALUE",
-        help="Setting of the network, e.g. class_dimensions=8; may be given several times. "
-        "`capsviz describe` lists the settings of a network."
+        help="Setting of the network or field of the recipe, e.g. class_dimensions=8; may be given "
+        "several times. `capsviz describe` lists the settings of a network."
     ),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ capsviz describe mnist  # 3 s
 @options.recipe_data
 @options.network
 @options.image_size
-@options.pad_px
+@click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
 @click.option("--crop-px", type=int, help="Side of the square crop that the network takes.")
 @click.option(
     "--image-shape",

@@ -29,9 +29,7 @@ NETWORK = (  # name, type or metavar, help text
      "only, or through all."),
     ("--types", int, "Primary capsule types. [default: the stem's]"),
     ("--channels", int, "Channels of the first convolution. [default: the network's]"),
-    ("--leaky/--no-leaky", bool, "Leaky routing: capsules may couple to none of the classes."),
     ("--reconstruction/--no-reconstruction", bool, "Train a decoder."),
-    ("--reconstruction-weight", float, "Weight of the SSE in the loss. [default: the preset's]"),
     ("--reconstruction-metric", "l2|l1", "Squared or absolute differences. [default: l2]"),
     ("--decoder", "NAME", "Decoder; a wrong name lists all. [default: fully_connected]"),
     ("--decoder-norm/--no-decoder-norm", bool, "Batch norm in the decoder."),
@@ -43,30 +41,16 @@ OPTIMISATION = (
     ("--early-stop", "N", "Stop after N epochs without improvement. [default: off]"),
     ("--batch-size", int, "Images in a training step. [default: 128]"),
     ("--learning-rate", float, "Adam's learning rate. [default: 0.001]"),
-    ("--decoder-learning-rate", float, "Learning rate of the decoder. [default: --learning-rate]"),
     ("--schedule", "exponential|linear|cosine|constant", "How the learning rate falls. [default: "
      "exponential]"),
-    ("--lr-decay", float, "Factor of the exponential schedule. [default: 0.96]"),
-    ("--lr-decay-steps", int, "Steps in which the learning rate falls by the factor --lr-decay. "
-     "[default: 2000]"),
-    ("--warmup-epochs", float, "Epochs in which the learning rate rises. [default: 0]"),
-    ("--weight-decay", float, "L2 penalty of Adam. [default: 0]"),
-    ("--decoder-weight-decay", float, "L2 penalty of the decoder. [default: --weight-decay]"),
-    ("--reconstruction-anneal", float, "Multiply the reconstruction weight by a factor that "
-     "changes geometrically from 1 to this. [default: 1]"),
-    ("--clip-norm", float, "Clip the gradient norm. [default: off]"),
     ("--ema", float, "Average the weights, with this decay per step. [default: off]"),
     ("--precision", "auto|fp32|bf16", "Precision of a training step. [default: auto]"),
-    ("--keep", "best|last", "Keep the weights of the best or the last epoch. [default: best]"),
     ("--limit", "N", "Train on the first N images only; validation and test sets stay whole."),
     ("--seed", int, "Seed of weights and batches. [default: 0]"),
 )  # fmt: skip
 CHANGES = (
     ("--shift-px", int, "Largest shift in each direction, pixels. [default: 2]"),
-    ("--crop-px", int, "Side of a square crop: random in training, else central. [default: off]"),
     ("--flip/--no-flip", bool, "Mirror images left to right with probability 1/2."),
-    ("--brightness", float, "Scale the brightness by factors from 1 - X to 1 + X. [default: 0]"),
-    ("--contrast", float, "Scale the contrast by factors from 1 - X to 1 + X. [default: 0]"),
     ("--rotation-deg", float, "Rotate by up to this many degrees, either way. [default: 0]"),
     ("--scale", float, "Scale the size by factors from 1 - X to 1 + X. [default: 0]"),
     ("--shear-deg", float, "Shear by up to this many degrees, either way. [default: 0]"),
@@ -105,13 +89,13 @@ def _options(rows):
 @click.command(
     cls=Sectioned,
     help=__doc__
-    + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. A wrong "
-    "field of a file lists them all.",
+    + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. --option "
+    "NAME=VALUE sets any other field, such as crop_px, brightness, lr_decay, clip_norm or keep; a "
+    "wrong name lists them all.",
 )
 @click.argument("recipe", required=False)
 @options.recipe_data
 @options.own_data_options
-@options.pad_px
 @options.network
 @_options(NETWORK)
 @_options(OPTIMISATION)

@@ -272,8 +272,7 @@ def load(
     loader, allowed = loader_of(name), {}
     if "download" in discovery.parameters(loader):
         allowed["download"] = download
-    with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
-        part = loader(split, root, **options, **allowed)
+    part = loader(split, root, **options, **allowed)
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")

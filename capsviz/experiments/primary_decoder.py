@@ -224,7 +224,7 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
     the network's name in the advice.
     """
     path = Path(path)
-    advice = f"train one by `capsviz primary train --checkpoint {checkpoint}`"
+    advice = f"train one by `capsviz primary-train --checkpoint {checkpoint}`"
     if not path.is_file():
         raise ValueError(f"there is no primary-capsule decoder '{path}': {advice}")
     tensors, _ = checkpoints.read_tensors(path)
@@ -251,7 +251,7 @@ def file_name(name: str) -> str:
 
 
 def default_folder(name: str) -> Path:
-    """Return the folder of `capsviz primary train` for a network."""
+    """Return the folder of `capsviz primary-train` for a network."""
     return Path("runs") / f"{name}-primary"
 
 

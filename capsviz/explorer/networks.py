@@ -3,7 +3,7 @@
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,16 +43,13 @@ class Networks:
     dataset: data.Dataset  # test images to choose from
     names: tuple[str, str]  # that both are chosen by
     limits: Limits | None = None  # beyond which an image is unlike the training data
-    data_dir: str | Path | None = None  # where the data set lies, and what it was loaded with
-    options: dict = field(default_factory=dict, repr=False)
+    data_dir: str | Path | None = None  # where the data set lies
 
     @property
     def inputs(self) -> Inputs:
         """The first network with the test images, as an analysis takes them."""
         name = self.names[0]
-        return Inputs(
-            self.model, self.dataset, name, data_dir=self.data_dir, alias=name, options=self.options
-        )
+        return Inputs(self.model, self.dataset, name, data_dir=self.data_dir, alias=name)
 
     @property
     def frame(self) -> pictures.Frame:
@@ -82,8 +79,7 @@ class Choice:
 
     def __init__(self, inputs: Inputs):
         self.dataset, self.notice = inputs.dataset.single(), inputs.notice
-        self.device = inputs.device
-        self._places: dict[str, Any] = {"data_dir": inputs.data_dir, "options": inputs.options}
+        self.device, self.data_dir = inputs.device, inputs.data_dir
         self.first = self.beside = ""
         self.capsule_names: list[str] = []  # of those with capsules
         self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network
@@ -140,7 +136,7 @@ class Choice:
                 model, other = map(self._open, names)
                 limits = self._limits(model)[0]
                 self._pairs[names] = Networks(
-                    model, other, self.dataset, names, limits, **self._places
+                    model, other, self.dataset, names, limits, self.data_dir
                 )
             return self._pairs[names]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +31,6 @@ class Inputs:
     notice: str | None = None  # what the user must be told of the choice
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
     alias: str | None = None  # in place of the card's name: one for all runs of a recipe
-    options: dict = field(default_factory=dict, repr=False)  # that the data set was loaded with
 
     @property
     def name(self) -> str:
@@ -51,9 +50,7 @@ class Inputs:
 
     def load(self, split: str) -> data.Dataset:
         """Load another split of the data set, with the options that this one was loaded with."""
-        trained_on, name = self.model.card["dataset"], self.dataset.loader
-        own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-        part = data.load(name, split, self.data_dir, **{**own, **self.options})
+        part = data.load(self.dataset.loader, split, self.data_dir, **self.dataset.options)
         return part.in_order(abilities(self.model).class_names)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
@@ -148,8 +145,8 @@ def open_inputs(
             except FileNotFoundError:
                 if shown or dataset is not None or data_dir is not None:
                     raise
-                part = _without_images(model, split)
-    part, loaded = _in_shape(part, images_and_classes(model)[0], data_dir, own)
+                part = _without_images(model, split, own)
+    part = _in_shape(part, images_and_classes(model)[0], data_dir)
     part = part.in_order(abilities(model).class_names)
     said = [notice or part.notice, checkpoints.shadowed(checkpoint or ""), check_fit(model, part)]
     about = model.card["dataset"]
@@ -167,7 +164,7 @@ def open_inputs(
             f"training on {part.name} uses them: if {_name(model)} was not trained on them, {how}"
         )
     source = str(network or checkpoint or dataset)
-    opened = Inputs(model, part, source, data_dir=data_dir, options={**data_options, **loaded})
+    opened = Inputs(model, part, source, data_dir=data_dir)
     if opened.name.endswith(", unfinished)"):
         said.append(f"the training run is unfinished: {opened.name}")
     splits: dict[str, data.Dataset] = {}
@@ -202,7 +199,7 @@ def open_module(
     if chosen["dataset"] is not None:
         part = data.load(chosen["dataset"], "test", chosen["data_dir"], **data_options)
         shape = image_shape or abilities(module).image_shape
-        part, _ = _in_shape(part, shape, chosen["data_dir"], data_options)
+        part = _in_shape(part, shape, chosen["data_dir"])
     elif data_options:
         raise ValueError(NO_DATASET)
     elif image_shape is None and not abilities(module).has_capsules:
@@ -210,26 +207,21 @@ def open_module(
     return module, part, card["name"], notice
 
 
-def _in_shape(
-    part: data.Dataset, shape: tuple | None, data_dir, own: Mapping
-) -> tuple[data.Dataset, dict]:
-    """Return a split in a network's shape (C, H, W) if its data set has several, and options.
-
-    `own` are those that it was loaded with.
-    """
+def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> data.Dataset:
+    """Return a split in a network's shape (C, H, W), if its data set has several."""
     if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
         resized: dict = {"image_size": tuple(shape[1:]), "image_channels": shape[0]}
         with suppress(ValueError):  # the data set has one size only
-            return data.load(part.loader, part.split, data_dir, **{**own, **resized}), resized
-    return part, {}
+            return data.load(part.loader, part.split, data_dir, **{**part.options, **resized})
+    return part
 
 
-def _without_images(model, split: str) -> data.Dataset:
+def _without_images(model, split: str, options: Mapping) -> data.Dataset:
     """Return a split without images, of a card's classes, for a network without its data."""
     shape, count = images_and_classes(model)
     classes = abilities(model).class_names or tuple(map(str, range(count)))
-    none = torch.empty(0, *shape, dtype=torch.uint8)
-    return data.Dataset(none, torch.empty(0).long(), classes, model.card["dataset"]["name"], split)
+    none, name = torch.empty(0, *shape, dtype=torch.uint8), model.card["dataset"]["name"]
+    return data.Dataset(none, torch.empty(0).long(), classes, name, split, options=options)
 
 
 def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):

@@ -1,16 +1,12 @@
 """Training runs of two recipes, paired by seed: read their accuracies, and say what they show."""
 
-import glob
 from collections.abc import Iterable, Sequence
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from capsviz import checkpoint
-from capsviz.inputs.runs import recipe_of
-from capsviz.results.leaderboard.sources import RUNS, Network, cards_of, network, of_runs
+from capsviz.results.leaderboard import sources
 from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
@@ -42,13 +38,13 @@ def compare(places: Sequence[str], margin: float = MARGIN) -> list[Comparison]:
 
     Parameters
     ----------
-    places  of each recipe one glob of training runs, or a folder that holds runs.json. Runs that
-            are named singly, as a shell expands a glob, are grouped by recipe.
+    places  of each recipe one glob of training runs, or a folder that holds runs.json.
     margin  largest difference of accuracy that does not matter, percentage points.
 
     Raises
     ------
-    ValueError  for fewer than 2 recipes, runs of different test sets, or fewer than 3 common seeds.
+    ValueError  for fewer than 2 recipes, a single run, runs of different test sets, or fewer than
+                3 common seeds.
     """
     recipes = read(places)
     if len(recipes) < 2:
@@ -76,48 +72,22 @@ def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
     return Comparison(first.name, second.name, seeds, tested)
 
 
-def read(places: Iterable[str]) -> list[Recipe]:
-    """Return the recipes of globs, folders with runs.json, and single runs; see `compare`."""
-    groups: dict[str, tuple[list[str], list[Network]]] = {}  # names and runs of each recipe
+def read(places: Iterable[str | Path]) -> list[Recipe]:
+    """Return the recipes of globs, and of folders with runs.json; see `compare`."""
+    recipes = []
     for place in map(str, places):
-        path = Path(place)
-        summary = path if path.name == RUNS else path / RUNS
-        if path == summary or summary.is_file():
-            one = of_runs(summary)
-            groups[place] = [one.name], [one]
-        elif not path.exists() and glob.has_magic(place):
-            groups[place] = [place], [_measured(run, card) for run, card in cards_of(place).items()]
-        else:
-            card = checkpoint.read_card(checkpoint.find(place))
-            names, runs = groups.setdefault(recipe_of(place, card), ([], []))
-            names.append(place)
-            runs.append(_measured(place, card))
-    return [_recipe(names, runs) for names, runs in groups.values()]
-
-
-def _measured(place: str, card: dict) -> Network:
-    one = network(card)
-    if one.accuracy is None:
-        raise ValueError(f"the card of '{place}' has no accuracy on test images")
-    return one
-
-
-def _recipe(names: list[str], runs: list[Network]) -> Recipe:
-    name = names[0] if len(names) == 1 else f"{commonprefix(names)}*"  # noqa: RUF071
-    accuracies: dict[int, float] = {}
-    sets = set()
-    for one in runs:
-        assert one.accuracy is not None  # of a training run
-        options = str(one.terms.get("dataset_options") or {})
-        sets.add((one.dataset, options, one.accuracy.n))
-        each = one.accuracy.value if one.accuracy.runs is None else one.accuracy.runs
-        for seed, accuracy in zip(one.seeds, np.ravel(each), strict=True):
-            if seed in accuracies:
-                raise ValueError(f"'{name}' has several runs of seed {seed}: expected one of each")
-            accuracies[seed] = float(accuracy)
-    if len(sets) > 1:
-        raise ValueError(f"the runs of '{name}' have different test sets: {sorted(sets)}")
-    return Recipe(name, sets.pop(), accuracies)
+        one = next(iter(sources.read([place])[0]), None)
+        if one is None or len(one.seeds) < 2:
+            raise ValueError(
+                f"'{place}' is not several training runs: name those of a recipe by one pattern, "
+                "in quotes, as 'runs/x-*'"
+            )
+        if one.accuracy is None:
+            raise ValueError(f"a card of '{place}' has no accuracy on test images")
+        test_set = one.dataset, str(one.terms.get("dataset_options") or {}), one.accuracy.n
+        accuracies = map(float, np.ravel(one.accuracy.runs))
+        recipes.append(Recipe(one.name, test_set, dict(zip(one.seeds, accuracies, strict=True))))
+    return recipes
 
 
 def sentence(one: Comparison) -> str:

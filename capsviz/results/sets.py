@@ -3,10 +3,9 @@
 An analysis takes part unless its `figure_set` is None.
 """
 
-import hashlib
 import json
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +54,6 @@ class Entry(NamedTuple):
     seconds: float
     commit: str | None = None  # of the code that made it
     part: str = ""  # of a result that several pictures show
-    sha256: Mapping[str, str] | None = None  # of the files
 
 
 def offering() -> list[str]:
@@ -118,9 +116,9 @@ def make(
 ) -> tuple[list[Entry], dict[str, str]]:
     """Draw the figures of the named analyses.
 
-    Figures of an earlier run of the same network, images and options are kept, by the digests of
-    their files, unless `force`; `files` are digests of what network and data are read from. A
-    figure wider than a `column`, in inches, goes over both in LaTeX.
+    Figures of an earlier run of the same network, images and options are kept unless `force`;
+    `files` are digests of what network and data are read from. A figure wider than a `column`, in
+    inches, goes over both in LaTeX.
 
     Returns
     -------
@@ -136,9 +134,9 @@ def make(
             "split": inputs.dataset.split, "n": settings.n}  # fmt: skip
     key = {**card, **settings.recorded, "weights": origin["weights_sha256"],
            "formats": sorted(formats), "width": width, "look": house.chosen(),
-           **({"data_options": inputs.options} if inputs.options else {})}  # fmt: skip
+           **({"data_options": dict(own)} if (own := inputs.dataset.options) else {})}  # fmt: skip
     key = json.loads(json.dumps(key | dict(files or {})))
-    entries, whole, stale = _earlier(output, key, force)
+    entries, whole = _earlier(output, key)
     failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
 
@@ -173,21 +171,21 @@ def make(
                 written += [f"{stem}.json"] if part else []  # the shared numbers
                 entries[own] = Entry(
                     own, name, results.caption(name, result, part, notice=notice, width=width),
-                    written, seconds, origin["commit"], part, digests(output, written),
+                    written, seconds, origin["commit"], part,
                 )  # fmt: skip
                 drawn.add(own)
             record()
             report(f"{stem}: {seconds:.1f} s")
             start = time.perf_counter()
-        old = [entries.pop(gone) for gone in earlier.keys() - drawn]
-        old += [one for one in stale if one.analysis == name]
-        _delete(output, old, {name for one in entries.values() for name in one.files})
+        for gone in earlier.keys() - drawn:
+            del entries[gone]
 
     allocator.give_back_large()
     for name in names:
         allocator.trim()  # what the last one needed, in pieces that the next may not fit into
         before = {one.name: one for one in entries.values() if one.analysis == name}
-        if name in whole and not force and _intact(output, before.values()):
+        there = all((output / file).exists() for one in before.values() for file in one.files)
+        if name in whole and not force and there:
             report(f"{name}: kept, {len(before)} drawn before")
             continue
         try:
@@ -224,48 +222,18 @@ def _of_figure_set(name: str) -> list[contract.Analysis]:
     ]
 
 
-def digests(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file of a folder."""
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
-
-
-def _intact(folder: Path, entries: Iterable[Entry]) -> bool:
-    """Return whether every file of the entries is as it was written."""
-    try:
-        return all(one.sha256 and digests(folder, one.files) == one.sha256 for one in entries)
-    except OSError:
-        return False
-
-
-def _delete(folder: Path, entries: Iterable[Entry], kept: Container[str] = ()) -> None:
-    """Delete the files of entries that are as they were written, but those that are `kept`."""
-    for one in entries:
-        written = one.sha256 or {}
-        for name in one.files:
-            there = name not in kept and Path(name).name == name and (folder / name).is_file()
-            if there and digests(folder, [name])[name] == written.get(name):
-                (folder / name).unlink()
-
-
-def _earlier(
-    output: Path, key: dict, force: bool
-) -> tuple[dict[str, Entry], set[str], list[Entry]]:
-    """Return entries that an earlier run left, and the analyses that it drew to their end.
-
-    Also the entries of a run of something else, where it is to be overwritten; ValueError if not.
-    """
+def _earlier(output: Path, key: dict) -> tuple[dict[str, Entry], set[str]]:
+    """Return entries that an earlier run left, and the analyses that it drew to their end."""
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
         entries = {figure["name"]: Entry(**figure) for figure in manifest["figures"]}
         whole, earlier = set(manifest["whole"]), manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
-        return {}, set(), []
+        return {}, set()
     differ = [name for name in {**key, **earlier} if earlier.get(name) != key.get(name)]
-    if not differ or not entries:
-        return entries, whole, []
-    if force:
-        return {}, set(), [*entries.values()]
-    raise ValueError(
-        f"{output} holds figures of another run ({', '.join(differ)} differ): "
-        "choose another --output, or add --force to draw all anew"
-    )
+    if differ and entries:
+        raise ValueError(
+            f"{output} holds figures of another run ({', '.join(differ)} differ): "
+            "choose another --output, or delete that folder first"
+        )
+    return entries, whole

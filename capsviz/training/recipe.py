@@ -85,8 +85,7 @@ class Recipe:
         if left_out := [name for name, value in self.options.items() if value is None]:
             raise ValueError(f"{left_out[0]} is None, which no file of a recipe can say: drop it")
         if own := sorted(NO_DATA_OPTIONS & set(self.dataset_options)):
-            flag = f"--{own[0].replace('_', '-')}"
-            way = f"use {flag}" if own[0] in ("pad_px", "crop_px") else "drop it"
+            way = f"use --option {own[0]}=N" if own[0] in ("pad_px", "crop_px") else "drop it"
             raise ValueError(f"{own[0]} is not an option of a data set: {way}")
         if abs(self.seed) > MOST_SEED:
             raise ValueError(f"seed must be from -{MOST_SEED} to {MOST_SEED}, got {self.seed}")

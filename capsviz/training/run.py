@@ -28,8 +28,8 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     """Return name and recipe: a shipped one, a TOML file's or the defaults, changed by flags.
 
     Also by the name of a series of runs whose statistics are shipped. Flags that are None change
-    nothing; those that are not fields of a recipe go to the network.
-    The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
+    nothing; those that are not fields of a recipe go to the network. The table "options" holds
+    further flags, and "dataset_options" is merged with the recipe's, name by name. For
     another model than the recipe's, the recipe's options are dropped, and another data set is added
     to the name. ValueError for an unknown recipe, a damaged file, values that `Recipe` refuses, and
     options that contradict each other or have no effect.
@@ -48,24 +48,29 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             recipe, name = Recipe(**terms), source
         else:
             raise ValueError(discovery.unknown("recipe", source, list(known)) + ", or a .toml file")
-    flags = {k: v for k, v in flags.items() if v is not None}
-    if flags.get("model", recipe.model) != recipe.model:
-        recipe = replace(recipe, options={})
-    own = {f.name for f in fields(Recipe)}
-    decoder = flags.pop("reconstruction", None)
-    fixed = {k: v for k, v in flags.items() if k in own}
-    fixed["dataset_options"] = recipe.dataset_options | flags.pop("dataset_options", {})
-    named, typed = flags.pop("options", {}), {k: v for k, v in flags.items() if k not in own}
+    typed = {k: v for k, v in flags.items() if v is not None}
+    decoder, named = typed.pop("reconstruction", None), typed.pop("options", {})
+    dataset_options = recipe.dataset_options | typed.pop("dataset_options", {})
     for k in (k for k in named.keys() & typed.keys() if named[k] != typed[k]):
         raise ValueError(f"{k} is given twice, as {typed[k]} and as {named[k]}: drop one of them")
-    dataset, options = recipe.dataset, recipe.options | typed | named
+    flags = typed | named
+    if flags.get("model", recipe.model) != recipe.model:
+        recipe = replace(recipe, options={})
+    own = {f.name for f in fields(Recipe)} - {"options", "dataset_options"}
+    fixed = {k: v for k, v in flags.items() if k in own}
+    dataset, options = recipe.dataset, recipe.options | {k: flags[k] for k in flags.keys() - own}
     if decoder is False:
         options["reconstruction_weight"] = 0.0
-    elif decoder and "reconstruction_weight" not in typed | named:
+    elif decoder and "reconstruction_weight" not in flags:
         options.pop("reconstruction_weight", None)  # the network's own
-    recipe = replace(recipe, **{**fixed, "options": options})
+    recipe = replace(recipe, **fixed, dataset_options=dataset_options, options=options)
+    network = discovery.load(models.PACKAGE, recipe.model, what="model")
+    known = [*discovery.parameters(getattr(network, "Config", None))[2:], *own]
+    if len(known) > len(own) and (strange := sorted(named.keys() - set(known))):
+        what = f"{recipe.model} option or recipe field"
+        raise ValueError(discovery.unknown(what, strange[0], sorted(known)))
     if not (weight := _weight(recipe)):
-        asked = {k: v for k, v in (flags | named).items() if v}
+        asked = {k: v for k, v in flags.items() if v}
         idle = [k for k in asked if k.startswith(("decoder", "reconstruction_"))]
         if weight is None and (decoder or idle):
             raise ValueError(f"the network '{recipe.model}' has no decoder")
@@ -73,7 +78,9 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             no = "--no-reconstruction" if decoder is False else "no reconstruction weight"
             raise ValueError(f"{no} and a {k} of {asked[k]}: choose one of them")
         if decoder:
-            raise ValueError("--reconstruction trains a decoder: add --reconstruction-weight")
+            raise ValueError(
+                "--reconstruction needs a weight: add --option reconstruction_weight=W"
+            )
     idle = [k for k in ("lr_decay", "lr_decay_steps") if k in fixed]
     if idle and recipe.schedule != "exponential":
         raise ValueError(f"{idle[0]} has no effect with the schedule '{recipe.schedule}'")

@@ -312,7 +312,7 @@ def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torc
             raise ArithmeticError(
                 f"the loss is {float(loss)} in step {step} of epoch {epoch}; not finite: "
                 f"{_first_not_finite(model, images)}. The last good epoch is kept. Try, in this "
-                "order, a lower --learning-rate, --clip-norm 1, --precision fp32"
+                "order, a lower --learning-rate, --option clip_norm=1, --precision fp32"
             )
 
 

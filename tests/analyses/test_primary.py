@@ -201,22 +201,22 @@ def test_without_a_grid_or_fields_there_are_no_positions(digits, said):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return lambda *args: command_line.run("primary", *args)
+    return command_line.run
 
 
 def test_train_then_draw_then_evaluate(blank, run, tmp_path):
-    trained = command_line.fine(run("train", *DIGITS, "--limit", 360, "--epochs", 1))
+    trained = command_line.fine(run("primary-train", *DIGITS, "--limit", 360, "--epochs", 1))
     assert "trained with uniform couplings" in trained.stdout
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
     assert card["results"]["test"]["n"] == card["training"]["images"] == 360
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
-    again = run("train", *DIGITS, "--limit", 60)
+    again = run("primary-train", *DIGITS, "--limit", 60)
     command_line.refused(again, "is there already", "--output", status=(1, 2))
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
-    drawn = run(*DIGITS, *decoder, "--digit", 3)
+    drawn = run("primary", *DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "Predicted as 3" in drawn.stdout
     assert sorted(p.suffix for p in (tmp_path / "runs/figures").iterdir()) == [".json", ".png"]
-    many = run(*DIGITS, *decoder, "--n", 360, "--json")
+    many = run("primary", *DIGITS, *decoder, "--n", 360, "--json")
     assert json.loads(many.stdout)["sse"]["value"] == pytest.approx(
         card["results"]["test"]["sse"]["value"], rel=1e-4
     )

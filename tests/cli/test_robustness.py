@@ -109,7 +109,7 @@ def test_a_figure_set_of_a_network_that_changed_is_refused(blank, tmp_path, monk
     assert run(*words, "--n", 4, "--output", "x").exit_code == 0
     assert "rotate: kept" in run(*words, "--n", 4, "--output", "x").stderr
     (tmp_path / "mine.py").write_text(OWN.replace("-uniform", ""))
-    refused(run(*words, "--n", 4, "--output", "x"), "network files differ", "add --force")
+    refused(run(*words, "--n", 4, "--output", "x"), "network files differ", "delete that folder")
 
 
 def test_your_own_network_has_a_row_and_a_slip_is_one_line(blank, tmp_path, monkeypatch):

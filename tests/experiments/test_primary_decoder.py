@@ -127,7 +127,7 @@ def test_decoders_come_back_exactly_with_their_card(tmp_path, decoders, generato
 
 def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders):
     path = tmp_path / "net.primary.safetensors"
-    advice = "capsviz primary train --checkpoint net"
+    advice = "capsviz primary-train --checkpoint net"
     with pytest.raises(ValueError, match=f"there is no primary-capsule decoder .*{advice}"):
         primary_decoder.load(path, NETWORK, checkpoint="net")
     primary_decoder.save(path, decoders, NETWORK, {})

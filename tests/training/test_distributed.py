@@ -90,7 +90,7 @@ def test_all_processes_agree_when_to_stop_though_their_batch_norms_differ(tmp_pa
 
 @needs_accelerate
 def test_two_hosts_go_on_as_one_process_does_with_all_that_a_state_holds(tmp_path):
-    options = ["--ema", "0.9", "--clip-norm", "1", "--decoder-learning-rate", "0.002"]
+    options = ["--ema", "0.9", "--option", "clip_norm=1", "--option", "decoder_learning_rate=0.002"]
     options += ["--batch-size", 21, "--limit", 312]  # the last batch has 18, 9 for each
     one, two = tmp_path / "one", tmp_path / "0"
     alone(*TRAIN, *options, "--epochs", 3, "--output", one)

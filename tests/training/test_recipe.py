@@ -42,7 +42,7 @@ def test_a_recipe_survives_toml(tmp_path):
         ("epochs = 2.5", "epochs must be a valid integer, got 2.5"),
         ("clip_norm = inf", "clip_norm must be a finite number, got inf"),
         ("[options]\nclasses = 3", "classes comes from the data set: drop"),
-        ("[dataset_options]\npad_px = 1", "use --pad-px"),
+        ("[dataset_options]\npad_px = 1", "use --option pad_px"),
         (f"seed = {10**20}", "seed must be from -4398046511104 to 4398046511104, got 1000"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
     ],
@@ -92,9 +92,11 @@ def test_an_option_of_another_schedule_is_refused():
 
 def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
     flags = {"epochs": 2, "preset": "authors", "types": None, "reconstruction": False}
+    flags["options"] = {"clip_norm": 5, "leaky": True}
     name, recipe = pipeline.prepare("digits", flags)
     assert name == "digits" and recipe.epochs == 2 and recipe.batch_size == 64
     assert recipe.options["preset"] == "authors" and recipe.options["types"] == 8
+    assert recipe.clip_norm == 5 and recipe.options["leaky"] is True
     assert recipe.options["reconstruction_weight"] == 0
 
 
@@ -204,10 +206,12 @@ def test_all_that_is_shipped_stays_small():
     ("flags", "message"),
     [
         ({"model": "matrix_capsnet", "decoder": "deconvolution"}, "no reconstruction weight and a"),
-        ({"model": "matrix_capsnet", "reconstruction": True}, "add --reconstruction-weight"),
+        ({"model": "matrix_capsnet", "reconstruction": True}, "add --option reconstruction_weight"),
         ({"model": "cnn", "decoder_learning_rate": 0.1}, "the network 'cnn' has no decoder"),
         ({"model": "resnet", "reconstruction": True}, "the network 'resnet' has no decoder"),
         ({"types": 8, "options": {"types": 4}}, "types is given twice, as 8 and as 4"),
+        ({"options": {"clip_nrom": 5}}, r"option or recipe field .*did you mean 'clip_norm'"),
+        ({"options": {"brightness": 3}}, "brightness must be at most 1, got 3"),
     ],
 )
 def test_options_without_effect_or_given_twice_are_refused(flags, message):

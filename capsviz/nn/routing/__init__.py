@@ -226,9 +226,8 @@ class _Function:
             return self.function(*arguments, **options)
         given = [one for one in (*arguments, *options.values()) if isinstance(one, Tensor)]
         counted = [one for one in given if not one.is_inference()]
-        before, oom = [one._version for one in counted], torch.cuda.OutOfMemoryError
-        with discovery.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
-            result = self.function(*arguments, **options)
+        before = [one._version for one in counted]
+        result = self.function(*arguments, **options)
         found = list(self.mistakes(result, *arguments[:2], **options))
         if before != [one._version for one in counted]:
             found.append("writes over a tensor that it is given: x = x * 2 in place of x *= 2")

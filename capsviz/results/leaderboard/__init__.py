@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz import discovery
 from capsviz.results import COLOURS
-from capsviz.results.leaderboard.columns import COLUMNS, FIRST, Column, affine_names
+from capsviz.results.leaderboard.columns import COLUMNS, FIRST, Column
 from capsviz.results.leaderboard.sources import NONE, Network, Record, read, read_shipped, unnamed
 from capsviz.results.panels import name_rows, points, rule, wrapped
 from capsviz.statistics.estimate import Estimate
@@ -56,12 +56,12 @@ def table(places: Sequence = ()) -> list[Row]:
     """
     known, shipped = read_shipped()
     if not places:
-        return rows([*known, *_of_affnist(shipped)], shipped)
+        return rows(known, shipped)
     own, results = read(places)
     if own:
         given = {record.path for record in results}
         return rows(own, [*results, *(record for record in shipped if record.path not in given)])
-    networks = [*known, *unnamed(results, known), *_of_affnist(results)]
+    networks = [*known, *unnamed(results, known)]
     return [row for row in rows(networks, results) if row.cells]
 
 
@@ -117,27 +117,11 @@ def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
 
 
 def _is_of(record: Record, name: str | None, network: Network) -> bool:
-    if network.digests and getattr(record.result, "dataset", network.dataset) != network.dataset:
+    if getattr(record.result, "dataset", network.dataset) != network.dataset:
         return False  # of another data set
     if name is FIRST:
         return record.digests <= set(network.digests)
-    if not network.digests:  # of `capsviz affnist`
-        return name == network.name
     return record.digest(name) in set(network.digests) - {None}
-
-
-def _of_affnist(records: Sequence[Record]) -> list[Network]:
-    """Return the networks of results of `capsviz affnist`, which were trained for these alone."""
-    networks = []
-    for record in records:
-        if (record.about["analysis"], record.about["kind"]) == ("affnist", "Result"):
-            result = record.result
-            for i, name in enumerate(affine_names(result)):
-                size = int(result.parameters[i])
-                networks.append(
-                    Network(name, "shifted mnist", result.seeds[i], [], parameters=size)
-                )
-    return networks
 
 
 def choose(names: Sequence[str]) -> list[str]:

@@ -125,17 +125,6 @@ def affine(place: int, result):
     yield from zip(_names(result.networks), result.accuracy[:, place], strict=True)
 
 
-def affnist(field: str, result):
-    """Yield accuracies of the networks that `capsviz affnist` trained."""
-    if (accuracy := getattr(result, field)) is not None:
-        yield from zip(affine_names(result), accuracy, strict=True)
-
-
-def affine_names(result) -> list[str]:
-    """Return the names of the networks of a result of `capsviz affnist`."""
-    return [f"affnist {n}, {s}" for n, s in zip(result.networks, result.states, strict=True)]
-
-
 def _names(names) -> list[str | None]:
     """Return the first network as `FIRST`, the others by their names."""
     return [FIRST, *names[1:]]
@@ -145,12 +134,10 @@ ROUTING = ("routing", "Statistics")
 OWN: Any = {"only": {"iterations": ()}, "higher": None}  # as the network routes
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
-           {("affine", "Result"): partial(affine, 1),
-            ("affnist", "Result"): partial(affnist, "inside")}, only={"trained_px": ()},
+           {("affine", "Result"): partial(affine, 1)}, only={"trained_px": ()},
            drawn="accuracy inside\ntraining shifts"),
     Column("outside", "accuracy on affine variants outside the training shift range",
-           {("affine", "Result"): partial(affine, 2),
-            ("affnist", "Result"): partial(affnist, "outside")}, only={"trained_px": ()},
+           {("affine", "Result"): partial(affine, 2)}, only={"trained_px": ()},
            drawn="accuracy outside\ntraining shifts"),
     Column("corrupted", "mean error over the corruptions of MNIST-C, or of ImageNet-C in colour",
            {("corrupt", "Result"): corruption}, unit="error, %", higher=False,
