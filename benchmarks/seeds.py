@@ -57,7 +57,6 @@ COMMANDS = {  # but for the images, what each is run with
     "parse-tree": ["--n"],
     "parts": ["--n"],
     "probes": ["--n"],
-    "rotate": ["--step", "30", "--n"],
     "routing": ["--n"],
     "sweep": ["--step", "15", "--grid", "3", "--n"],
     "transplant": ["--n"],

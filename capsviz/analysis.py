@@ -147,8 +147,6 @@ class Analysis:
         images, labels    N images (N, C, H, W) in [0, 1] and their classes (N,)
         classes, dataset  names of the classes, and of the data set
         progress          wraps an iterable in a progress bar
-        scratch           folder for parts of a long measurement; None: nothing is kept
-        report            prints a line beside the progress bar; None: nobody reads it
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
         n, digit          the number of images that was asked for, and the class

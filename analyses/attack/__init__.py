@@ -93,8 +93,6 @@ class Attack(Analysis):
         dataset,
         inputs=None,
         progress=iter,
-        scratch=None,
-        report=None,
         only: Annotated[
             tuple[str, ...],
             f"An attack: {', '.join(ATTACKS)}; may be given several times.",
@@ -128,7 +126,7 @@ class Attack(Analysis):
             networks=list(networks),
             attacks=work.names,
             **plan._asdict(),
-            **by.statistics(work, work.run(progress, scratch, report)),
+            **by.statistics(work, work.run(progress)),
             missing=work.missing,
             parameters=[sum(p.numel() for p in one.parameters()) for one in networks.values()],
             weights=list(work.digests.values()),

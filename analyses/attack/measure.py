@@ -1,8 +1,6 @@
-"""The work of `attack`: which attacks apply, pieces of images that are kept, and statistics."""
+"""The work of `attack`: which attacks apply, how they are made, and statistics."""
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +9,6 @@ import torch
 from capsviz.checkpoint import sha256_of_tensors
 from capsviz.experiments import attacks
 from capsviz.experiments.attacks import LOSSES, Ball
-from capsviz.files import write_arrays
 from capsviz.inputs.samples import other_images
 from capsviz.nn.images import check_images
 from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
@@ -20,8 +17,7 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import LENGTH, right, score_name, scores
 from capsviz.tracing.network import abilities
 
-FIRST = 16  # images of each attack that come first: they tell how long the others take
-PIECE = 128  # images of a piece of work: what a command that was killed loses at most
+PIECE = 128  # images of a step of the progress bar
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
 SUSPECT = 0.01  # share of images from which on a check warns
 LARGE = "large"  # no attack of the user's, but a check: an unbounded perturbation
@@ -110,69 +106,27 @@ class Work:
             return "it shows no votes of all children for all classes"
         return ""
 
-    def run(self, progress, scratch: Path | None, report=None) -> Found:
+    def run(self, progress) -> Found:
         """Attack in pieces, and return arrays by network and attack; images are their last axis.
 
-        They are `places`, numbers of the images, and those of `at_growing_bounds`. Pieces are kept
-        in the folder `scratch`, and those that lie there are not attacked again. A few images of
-        each attack come first, from which `report` is told how long the others will take.
+        They are `places`, numbers of the images, and those of `at_growing_bounds`.
         """
-        pairs = [
-            (k, name)
+        every = torch.arange(len(self.images))
+        jobs = [
+            ((k, name), some)
             for k in self.networks
             for name in (*self.names, LARGE)
             if name == LARGE or (k, name) in self.applies
+            for some in every[(self.unfooled if name == "adaptive" else self.right)[k]].split(PIECE)
         ]
-        every = torch.arange(len(self.images))
-        places = {
-            (k, name): every[self.unfooled[k] if name == "adaptive" else self.right[k]]
-            for k, name in pairs
-        }
-        first = [(pair, places[pair][:FIRST]) for pair in pairs]
-        others = [(p, some) for p in pairs for some in places[p][FIRST:].split(PIECE) if len(some)]
-        terms = [Path(one).read_text("utf-8") for one in (attacks.__file__, __file__)]
-        terms += [self.plan, self.labels.tolist()]
-        shared = sha256_of_tensors([(repr(terms), self.images), ("held out", self.held_out)])
-
-        def kept(pair, some) -> Path | None:
-            networks = [self.digests[pair[0]]]
-            networks += [self.digests[self.source]] if pair[1] == "transfer" else []
-            own = sha256_of_tensors([(repr([shared, networks, pair[1]]), some)])[:24]
-            return None if scratch is None else scratch / f"{own}-{pair[1]}.npz"
-
         pieces = dict[tuple[str, str], list[dict]]()
-        bar = iter(progress(range(sum(map(len, places.values())))))  # counts images
-        for done, (pair, some) in enumerate([*first, *others]):
-            if done == len(first) and report is not None:
-                new = [job for job in others if not ((path := kept(*job)) and path.is_file())]
-                each = {one: pieces[one][0]["seconds"].sum() / len(n) for one, n in first}
-                left = sum(each[one] * len(n) for one, n in new)
-                time_left = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
-                report(f"the attacks will take about {time_left} on this machine")
-            try:
-                found = self._kept(pair, some, kept(pair, some))
-            except KeyboardInterrupt as stop:
-                raise KeyboardInterrupt(f"{done} of {len(first) + len(others)} parts") from stop
+        for pair, some in progress(jobs):
+            found = {"places": some.numpy(), **self._attack(*pair, some)}
             pieces.setdefault(pair, []).append(found)
-            for _ in some:
-                next(bar)
-        next(bar, None)
         return {
             pair: {name: np.concatenate([one[name] for one in some], -1) for name in some[0]}
             for pair, some in pieces.items()
         }
-
-    def _kept(self, pair, places: torch.Tensor, path: Path | None) -> dict[str, np.ndarray]:
-        """Attack a piece, or read what was kept of it."""
-        if path is not None and path.is_file():
-            return dict(np.load(path))
-        begin = time.perf_counter()
-        found: dict[str, Any] = {"places": places.numpy(), **self._attack(*pair, places)}
-        found["seconds"] = np.array([time.perf_counter() - begin])
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_arrays(path, found)
-        return found
 
     def _attack(self, k: str, name: str, places: torch.Tensor) -> dict[str, np.ndarray]:
         model, plan = self.networks[k], self.plan

@@ -5,9 +5,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from capsviz.analysis import Analysis, Fill, Flag, Range
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import in_a_row
 
 Start = Annotated[float, Flag("--from"), "First angle, degrees."]
 Stop = Annotated[float, Flag("--to"), "Last angle, degrees."]
@@ -29,30 +26,11 @@ class Result(NamedTuple):
     fill: str = "black"  # of `transforms.Fill`
 
 
-class Statistics(NamedTuple):
-    """N test images at A angles; intervals are 95 %."""
-
-    angles_deg: np.ndarray  # (A,)
-    accuracy: Estimate  # (A,) Wilson
-    true_length: Estimate  # (A,) mean length of the true class's capsule; by t, within 0 and 1
-    n: int
-    dataset: str
-    score: str = "capsule length"  # or "activation" or "probability", what `true_length` is of
-    fill: str = "black"  # of `transforms.Fill`
-
-    axes = {"accuracy": ("angles_deg",), "true_length": ("angles_deg",)}
-    formats = {"accuracy": ".1%", "true_length": ".3f"}
-    over_runs = {"accuracy": within_one, "true_length": within_one}
-
-
 class Rotate(Analysis):
     """One image, rotated step by step."""
 
     Result = Result
-    examples = """
-    capsviz rotate --digit 4 --step 10  # 8 s
-    capsviz rotate --n 1000 --step 10 --venue icml  # about 40 s
-    """
+    examples = "capsviz rotate --digit 4 --step 10  # 8 s"
 
     def measure(
         self, network, image, label=None, *, classes, start: Start = 0.0, stop: Stop = 360.0,
@@ -98,56 +76,6 @@ class Rotate(Analysis):
         if not later:
             return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°."
         return text + "".join(f", as {name} from {angle:g}°" for angle, name in later) + "."
-
-
-class RotateMany(Analysis):
-    """N images, rotated step by step."""
-
-    Result = Statistics
-    how = "Wilson; Student's t"
-    panels = "draw:MANY"
-    figure_set = {"start": -90.0, "stop": 90.0, "step": 10.0}
-    slow = True
-    headline = ("accuracy",)
-
-    def measure(
-        self, network, images, labels, *, dataset, progress=iter, start: Start = 0.0,
-        stop: Stop = 360.0, step: Step = 4.0, fill: Fill = "black",
-    ) -> Statistics:  # fmt: skip
-        """Measure N images (N, C, H, W), at least 2, at every angle, counter-clockwise."""
-        from capsviz.nn.functional import predict
-        from capsviz.statistics.intervals import mean_interval, wilson_each
-        from capsviz.tracing import score_name, scores
-        from capsviz.transforms.warps import rotate, sizes
-
-        images, labels = images.cpu(), labels.cpu()
-        degrees, n = sizes("rotation", start, stop, step), len(images)
-        right, true_lengths = [], []
-        for degree in progress(degrees):
-            lengths = scores(network, rotate(images, float(degree), fill).clamp(0, 1))
-            right.append(int((predict(lengths) == labels).sum()))
-            true_lengths.append(lengths.gather(1, labels[:, None])[:, 0].double().numpy())
-        mean, interval = mean_interval(np.stack(true_lengths, 1))
-        return Statistics(
-            angles_deg=degrees,
-            accuracy=Estimate(np.array(right) / n, wilson_each(np.array(right), n), n),
-            true_length=Estimate(mean, interval.clip(0, 1), n),
-            n=n,
-            dataset=dataset,
-            score=score_name(network, images),
-            fill=fill,
-        )
-
-    def verdict(self, result) -> str:
-        accuracy, degrees = result.accuracy.value, result.angles_deg
-        highest, lowest = (
-            in_a_row([f"{degree:g}°" for degree in degrees[accuracy == end]])
-            for end in (accuracy.max(), accuracy.min())
-        )
-        return (
-            f"Accuracy on {result.n:,} {result.dataset} images is highest at {highest}; "
-            f"lowest at {lowest}."
-        )
 
 
 def changes(result: Result) -> list[tuple[float, str]]:

@@ -11,7 +11,7 @@ from capsviz.analysis import Panel
 from capsviz.results import COLOURS, printable
 from capsviz.results.house import style
 from capsviz.results.maps import are_short
-from capsviz.results.panels import band, beside, mosaic, picture, room, show, wrapped
+from capsviz.results.panels import beside, mosaic, picture, room, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
@@ -71,23 +71,6 @@ def _scores(axes, result) -> list:
     never = f"; grey: {rest} {those} never the {most}" if rest else ""
     text = f"rotation of the input, degrees counter-clockwise{never}"
     axes.set_xlabel(wrapped(text, room(axes) - 1))
-    _degrees(axes)
-    return named
-
-
-def _accuracy(axes, result) -> list:
-    """Draw accuracy and true-class score against the angle."""
-    named, word = [], result.score.split()[-1]
-    for estimate, colour, dashes, name in (
-        (result.accuracy, TRUE, "-", "accuracy"),
-        (result.true_length, PREDICTED, "--", f"mean {word}\nof true class"),
-    ):
-        named.append((axes, band(axes, result.angles_deg, estimate, dashes, color=colour), name))
-    axes.set(
-        xlabel=wrapped("rotation of the input, degrees counter-clockwise", room(axes) - 1.2),
-        ylabel=f"accuracy, {result.score}",
-        ylim=(0, 1.02),
-    )
     _degrees(axes)
     return named
 
@@ -183,11 +166,5 @@ PANELS = {
     "scores": Panel(
         _scores, lambda result, width: max(1.6, 0.28 * width), 1,
         caption="the {score} of each class at every angle",
-    ),
-}  # fmt: skip
-MANY = {
-    "accuracy": Panel(
-        _accuracy, lambda result, width: max(1.6, 0.36 * width), 1, marks="bands",
-        caption="accuracy on rotated images, and the mean {score} of the true class",
     ),
 }  # fmt: skip

@@ -4,7 +4,6 @@ Options come from the annotations of `measure` (`capsviz.analysis`). Where a com
 analyses, the options that are typed choose one: `--n N` asks for many images in place of one.
 """
 
-import shutil
 import typing
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -163,7 +162,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        scratch = writing.prepare(name, figure)
+        writing.prepare(name, figure)
         opened = _open(analysis, named, picture)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
         digit = shown.label if shown is not None else None
@@ -179,21 +178,11 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
                 analysis, runs[number], own, n=n, picture=shown, digit=digit,
-                progress=writing.progress, scratch=scratch, report=writing.line,
+                progress=writing.progress,
             )  # fmt: skip
 
-        try:
-            stem, result, about = _joined(measured, runs, recipes)
-        except KeyboardInterrupt as stop:
-            if not scratch.is_dir():
-                raise
-            done = f" after {stop}" if str(stop) else ""
-            raise click.ClickException(
-                f"stopped{done}; finished parts are kept in {scratch}. Resume with: "
-                f"{writing.command_line()}"
-            ) from None
+        stem, result, about = _joined(measured, runs, recipes)
         paths = writing.save(stem, name, result, opened, figure, drawn, about)
-        shutil.rmtree(scratch, ignore_errors=True)
         with writing.looking(figure):
             paths += analysis.extra_files(result, paths[-1], **own)
         trained = all(checkpoints.is_trained(one.model) for one in opened)

@@ -92,17 +92,13 @@ panels = stack(
 )
 
 
-def prepare(analysis: str, figure_options: dict) -> Path:
-    """Return the folder for parts of the running command, the same if it is run again.
-
-    Refuse, before anything is computed, a folder that is not writable, or has the result.
-    """
+def prepare(analysis: str, figure_options: dict) -> None:
+    """Refuse, before anything is computed, a folder that is not writable, or has the result."""
     folder = figure_options["output"]
     naming.try_folder(folder)
     identity = naming.identity(click.get_current_context())
     if not figure_options["force"] and (earlier := naming.repeated(folder, analysis, identity)):
         naming.refuse_existing(earlier.with_suffix(""), force=False)
-    return folder / f".{analysis}-{naming.digest(identity)}"
 
 
 def target(

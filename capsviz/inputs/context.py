@@ -1,7 +1,6 @@
 """What the `measure` of an analysis is given by name, and the measurement with it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from capsviz.analysis import Analysis
@@ -19,8 +18,6 @@ def measure_with(
     picture: Picture | None = None,
     digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
-    scratch: Path | None = None,
-    report: Callable[[str], None] | None = None,
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
@@ -33,8 +30,6 @@ def measure_with(
     picture   the image of an analysis of one image.
     digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
-    scratch   folder for parts of a long measurement, from which it goes on; None: nothing is kept.
-    report    prints a line while it is measured; None: nobody reads it.
     """
     first, one = opened[0], cast(Picture, picture)  # chosen by whoever measures one image
     name, part = analysis.name.replace("_", "-"), first.dataset
@@ -49,8 +44,6 @@ def measure_with(
         "classes": lambda: part.classes,
         "dataset": lambda: part.name,
         "progress": lambda: progress(name),
-        "scratch": lambda: scratch,
-        "report": lambda: report,
         "inputs": lambda: first,
         "opened": lambda: list(opened),
         "picture": lambda: picture,

@@ -102,7 +102,7 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
         (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
-        (["rotate", *DIGITS, "--n", 0], ["'--n'", "0 is not in the range"]),
+        (["sweep", *DIGITS, "--n", 0], ["'--n'", "0 is not in the range"]),
         (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
         (["rotate", *DIGITS, "--width", "triple"], ["width 'triple'"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),

@@ -22,7 +22,7 @@ def folder_of_seeds(tmp_path_factory):
     with torch.random.fork_rng():
         for seed in range(3):
             train(tmp_path / f"x-{seed}", seed)
-    words = f"small {tmp_path}/x-* --n 30 --only rotate --only transplant".split()
+    words = f"small {tmp_path}/x-* --n 30 --only sweep --only transplant".split()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seeds, "FOLDER", tmp_path / "seeds")
         patch.setattr(seeds, "ROOT", tmp_path)
@@ -34,12 +34,12 @@ def folder_of_seeds(tmp_path_factory):
 
 def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
     folder, done = folder_of_seeds
-    names = ["rotate-small-digits-30-images-3-runs-step-30.json", "runs.json",
+    names = ["runs.json", "sweep-small-rotation-digits-30-images-3-runs-step-15-grid-3.json",
              "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == names
-    result, about = results.read_result(folder / names[0])
+    result, about = results.read_result(folder / names[1])
     assert len(result.accuracy.runs) == 3
-    assert about["command"].startswith("capsviz rotate --seeds-of 'runs/small-*'")
+    assert about["command"].startswith("capsviz sweep --seeds-of 'runs/small-*'")
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
@@ -63,7 +63,7 @@ def test_a_leaderboard_reads_them(folder_of_seeds):
 
 def test_a_command_that_fails_is_left_out_and_says_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = seeds.measure(tmp_path, "rotate", 30, ["--seeds-of", "runs/x-*"])
+    words = seeds.measure(tmp_path, "sweep", 30, ["--seeds-of", "runs/x-*"])
     assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
     assert not list(tmp_path.iterdir())
 

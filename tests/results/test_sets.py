@@ -15,7 +15,6 @@ from matplotlib.text import Text
 from capsviz import discovery, files, results
 from capsviz.analyses.detect import Detect
 from capsviz.results import sets as paperset
-from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.words import shortened
 
 
@@ -26,7 +25,7 @@ def run(*args):
 @pytest.fixture(scope="module")
 def figure_set(tmp_path_factory):
     folder = tmp_path_factory.mktemp("set")
-    result = command_line.fine(run("--only", "rotate", "--n", 20, "--output", folder))
+    result = command_line.fine(run("--only", "perturb", "--n", 20, "--output", folder))
     return folder, result
 
 
@@ -35,8 +34,8 @@ def test_every_figure_has_its_numbers_and_stands_in_the_manifest(figure_set):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["failed"] == {} and manifest["n"] == 20
     assert [f["name"] for f in manifest["figures"]] == [
-        "rotate-digits-2-0",
-        "rotate-digits-20-images",
+        "perturb-digits-2-0",
+        "perturb-digits-2-20-images",
     ]
     for figure in manifest["figures"]:
         assert {p.rpartition(".")[2] for p in figure["files"]} >= {"pdf", "png", "json"}
@@ -61,18 +60,18 @@ def test_latex_compiles(figure_set, tmp_path):
 
 
 def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
-    def broken(*sweep):
+    def broken(*given, **options):
         raise ValueError("no luck")
 
-    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", broken)
+    monkeypatch.setattr("capsviz.analyses.routing.survey.survey", broken)
     monkeypatch.setattr(Detect, "left_out", broken)
-    asked = ["--only", "detect", "--only", "rotate", "--n", 5, "--format", "png"]
+    asked = ["--only", "detect", "--only", "routing", "--n", 5, "--format", "png"]
     result = run(*asked, "--output", tmp_path / "x")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "Error: 2 failed: detect, rotate"
+    assert result.stderr.splitlines()[-1] == "Error: 2 failed: detect, routing"
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["failed"]["rotate"] == manifest["failed"]["detect"] == "ValueError: no luck"
-    assert len(manifest["figures"]) == 1
+    assert manifest["failed"]["routing"] == manifest["failed"]["detect"] == "ValueError: no luck"
+    assert len(manifest["figures"]) == 2
 
 
 def test_the_set_leaves_out_an_analysis_that_says_why(blank, tmp_path, monkeypatch):
@@ -107,7 +106,7 @@ def test_every_analysis_of_one_network_takes_part():
 
 
 def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch):
-    words = ("--only", "rotate", "--only", "reconstruct", "--n", 5, "--format", "png")
+    words = ("--only", "reconstruct", "--only", "routing", "--n", 5, "--format", "png")
     words += ("--output", tmp_path / "x")
     latex = tmp_path / "x" / "figures.tex"
     latex.parent.mkdir()
@@ -122,19 +121,19 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     assert stopped.exit_code == 1 and list((tmp_path / "x").glob("*.json"))
     assert latex.read_text() == "of an earlier set"
     assert stopped.stderr.splitlines()[-1].endswith("Run the same command to resume")
-    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", killed)
-    assert run(*words).exit_code == 1
+    with monkeypatch.context() as broken:
+        broken.setattr("capsviz.analyses.routing.survey.survey", killed)
+        assert run(*words).exit_code == 1
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 3
-    monkeypatch.setattr("capsviz.statistics.intervals.wilson_each", wilson_each)
+    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 4
     again = command_line.fine(run(*words))
     assert "reconstruct: kept, 2 drawn before" in again.stderr
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
-    assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 4
-    (tmp_path / "x" / "rotate-digits-2-0.png").unlink()
+    assert manifest["whole"] == ["reconstruct", "routing"] and len(manifest["figures"]) == 6
+    (tmp_path / "x" / "routing-digits-2-0.png").unlink()
     third = run(*words)
-    assert "reconstruct: kept" in third.stderr and "rotate: kept" not in third.stderr
-    assert (tmp_path / "x" / "rotate-digits-2-0.png").stat().st_size > 1000
+    assert "reconstruct: kept" in third.stderr and "routing: kept" not in third.stderr
+    assert (tmp_path / "x" / "routing-digits-2-0.png").stat().st_size > 1000
     assert "kept" not in run(*words, "--force").stderr
 
 
@@ -143,7 +142,7 @@ def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
     shutil.copytree(figure_set[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for force in ([], ["--force"]):
-        other = run("--only", "rotate", "--n", 30, "--output", folder, *force)
+        other = run("--only", "perturb", "--n", 30, "--output", folder, *force)
         assert other.exit_code == 2 and "(n differ)" in other.stderr
         assert "choose another --output, or delete that folder first" in other.stderr
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -152,7 +151,7 @@ def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
 def test_figures_are_drawn_anew_if_a_plugin_has_changed(figure_set, plugin, tmp_path):
     shutil.copytree(figure_set[0], tmp_path / "copy")
     plugin("analyses/own.py", "")
-    edited = run("--only", "rotate", "--n", 20, "--output", tmp_path / "copy")
+    edited = run("--only", "perturb", "--n", 20, "--output", tmp_path / "copy")
     assert edited.exit_code == 2 and "(plug-ins differ)" in edited.stderr
 
 
@@ -161,7 +160,7 @@ def test_figures_are_drawn_anew_if_plugins_or_data_are_no_longer_named(figure_se
     manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
     manifest["key"] |= {"data files": "a1b2c3", "plug-ins": "d4e5f6"}
     (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest))
-    without = run("--only", "rotate", "--n", 20, "--output", tmp_path / "copy")
+    without = run("--only", "perturb", "--n", 20, "--output", tmp_path / "copy")
     assert without.exit_code == 2 and "(data files, plug-ins differ)" in without.stderr
 
 
