@@ -20,7 +20,7 @@ from torch.nn.functional import cosine_similarity, layer_norm
 from capsviz.discovery import unknown
 from capsviz.nn import models
 from capsviz.nn.images import like_of
-from capsviz.tracing.network import abilities, evaluating, plugin_routings, takes
+from capsviz.tracing.network import abilities, inference, plugin_routings, takes
 from capsviz.tracing.record import last_activations
 
 CHECKS = ("norms", "sums", "logits", "votes", "couplings")  # that `peculiar` may name
@@ -51,13 +51,10 @@ def verify(model: Any, images: Tensor) -> None:
     ------
     ValueError  with one line that names the first mistake found.
     """
-    counted = bool(plugin_routings(model))  # what they write over is seen outside inference mode
-    with evaluating(model), torch.inference_mode(not counted), torch.no_grad():
+    plugins = plugin_routings(model)
+    what = f"the routing '{plugins[0]}'" if plugins else f"the network '{abilities(model).name}'"
+    with inference(model):
         for mistake in mistakes(model, images):
-            names = plugin_routings(model)
-            what = (
-                f"the routing '{names[0]}'" if names else f"the network '{abilities(model).name}'"
-            )
             raise ValueError(f"{what} is not to be trusted: {mistake}")
     _trusted.add(model)
 

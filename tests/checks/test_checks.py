@@ -48,7 +48,6 @@ FAIL = {  # by check, bugs that it must find beside those of `three_styles`
     "not_repeatable": "Random KeptLogits",
     "nan_output": "NaNAlways",
     "detached_gradients": "VotesDetached",
-    "unregistered_weights": "Unregistered ScaledWeight",
     "untrained_weights": "Overwritten",
 }
 WARN = {
@@ -57,7 +56,6 @@ WARN = {
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",
-    "unregistered_weights": "PlainWeight",
     "untrained_weights": "DecoderDetached LengthsDetached",
 }
 BESIDE = {  # bugs beside the network
@@ -162,17 +160,6 @@ def test_a_softmax_by_hand_is_right_less_the_largest_of_what_it_sums_alone(axes,
     assert verdict.status == status and "by hand" in verdict.message
 
 
-def test_constants_that_a_module_holds_are_no_weights():
-    class Constant(planted.Correct):
-        def capsules(self, features):
-            return super().capsules(features) * self.scale * self.mask
-
-    network = Constant()
-    network.scale, network.mask = torch.tensor([0.5]), (torch.arange(24.0) % 2 + 0.5)[:, None]
-    report = examined(network, only="unregistered_weights")
-    assert report.verdict("unregistered_weights").status == "PASS", report.text()
-
-
 def test_test_images_are_read_twice_whatever_a_function_returns():
     def drawn(kind):
         return kind([image for image, _ in planted.Moved()])
@@ -216,18 +203,6 @@ def test_a_loss_of_poses_that_weighs_by_detached_lengths_trains():
 
     report = examined(Posed(), loss=weighed, only="untrained_weights")
     assert report.verdict("untrained_weights").status == "PASS", report.text()
-
-
-def test_what_a_network_keeps_is_no_weight():
-    class Keeps(planted.Correct):
-        def forward(self, x, labels=None):
-            self.__dict__.setdefault("seen", []).append(x)
-            self.around, self.sparse = [self.seen], torch.eye(20).to_sparse()
-            self.around.append(self.around)
-            return super().forward(x, labels)
-
-    report = examined(Keeps(), only="unregistered_weights")
-    assert report.verdict("unregistered_weights").status == "PASS", report.text()
 
 
 @pytest.mark.parametrize("below", ["PASS", "WARN"])

@@ -324,40 +324,6 @@ DecoderDetached = planted(drawn=lambda self, v, y: Correct.drawn(self, v.detach(
 Overwritten = planted(  # a gradient needs the couplings
     summed=lambda self, c, votes: (Correct.summed(self, c, votes), c.zero_())[0]
 )
-
-
-class Unregistered(Correct):
-    """Weights in a Python list."""
-
-    def __init__(self):
-        super().__init__()
-        weight = self.weight.detach().clone().requires_grad_()
-        del self.weight
-        self.weights = [weight]
-
-    def poses(self, x):
-        self.weight = self.weights[0]
-        return super().poses(x)
-
-
-class PlainWeight(Unregistered):
-    """A tensor that no gradient is asked of."""
-
-    def poses(self, x):
-        self.weights[0].requires_grad_(False)
-        return super().poses(x)
-
-
-class ScaledWeight(Correct):
-    """A parameter times a number, which is no parameter."""
-
-    def __init__(self):
-        super().__init__()
-        weight = self.weight
-        del self.weight
-        self.weight = weight * 1.0
-
-
 LengthsDetached = planted(lengths=lambda self, v: Correct.lengths(self, v).detach())
 ShortPoses = planted(spread=lambda _: 1e-3)  # as `nn.Conv2d` begins
 Saturated = planted(spread=lambda _: 30.0)  # too large for many children

@@ -1,23 +1,19 @@
 """The loss, the reconstruction, the data, and the weights that training reaches."""
 
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.capsules import MIXING, noise
+from capsviz.checks.capsules import noise
 from capsviz.checks.verdict import Judgement, SkippedError, check, fails, passes, warns
 from capsviz.nn.computation import seeded
 from capsviz.wrapping import outputs
 from capsviz.wrapping.environment import in_words
-from capsviz.wrapping.flow import PRODUCTS, embed
+from capsviz.wrapping.flow import embed
 from capsviz.wrapping.leaves import replaced, tensors
-from capsviz.wrapping.recorder import memory
 
 STRAIGHT = 1e-4  # of a step of a loss, or of its root
 ROUNDING = 1e-5  # of a loss in float32
@@ -28,9 +24,6 @@ LITTLE, AS_WRITTEN = 5e-5, (5e-4, 1e-2)
 IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
-WEIGHING = (*PRODUCTS, *MIXING, "mul")  # what multiplies by weights
-FEW = 16  # numbers, at most, are taken for constants
-PYTORCHS = frozenset(vars(nn.Module()))  # attributes
 ALIKE = 0.5  # what a pose of the same length changes in a reconstruction
 
 
@@ -344,56 +337,6 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
         f"that of the predicted class by {own:.2g}: the decoder gets all of them",
         beside=beside, own=own,
     )  # fmt: skip
-
-
-@check
-def unregistered_weights(candidate: Candidate) -> Judgement:
-    """Find tensors that a pass multiplies by, and that are neither parameters nor buffers.
-
-    Those that ask for a gradient are meant as weights. Others, which modules hold, are taken for
-    constants if they are few or half of them are repeated.
-    """
-    network, flow = candidate.network, candidate.caller.recorded.flow
-    known = {memory(one) for one in (*network.parameters(), *network.buffers())}
-    batch = len(candidate.caller.recorded.images)
-    held: dict[Any, Tensor] = {
-        id(one): one
-        for module in network.modules()
-        for one in _tensors([v for name, v in vars(module).items() if name not in PYTORCHS])
-        if one.is_floating_point() and one.layout is torch.strided and len(one.shape) > 0
-        if len(one) != batch  # else it may be kept of the pass
-    }
-    weights: dict[int, tuple[str, Tensor]] = {}
-    for event, sources in zip(flow.events, flow.sources, strict=True):
-        for k, (given, source) in enumerate(zip(event.inputs, sources, strict=True)):
-            one = held.get(flow.base(event, k)) if event.name in WEIGHING else None
-            if one is not None and one.unique().numel() <= max(FEW, one.numel() / 2):
-                one = None
-            if source is None and given.requires_grad:
-                one = given
-            if one is not None and memory(one) not in known:
-                weights[id(one)] = f"{tuple(one.shape)} in {event.name} in {event.place}", one
-    if not weights:
-        return passes(
-            f"weights of {len(flow.events)} operations are parameters or buffers", unregistered=0
-        )
-    places = Counter(place for place, _ in weights.values())
-    numbers = {"unregistered": len(weights),
-               "numbers": sum(one.numel() for _, one in weights.values())}  # fmt: skip
-    said = "; ".join(f"{count} of shape {place}" for place, count in places.most_common(3))
-    meant = any(one.requires_grad for _, one in weights.values())
-    # call= may run another network, and numbers without a gradient may be constants
-    judge = fails if meant and candidate.caller.way != "given" else warns
-    return judge(f"a pass uses weights that are not parameters: {said}", **numbers)
-
-
-def _tensors(value, depth: int = 3) -> Iterator[Tensor]:
-    """Yield the tensors in an attribute of a module, a list or dict of them, or lists of lists."""
-    if isinstance(value, Tensor):
-        yield value
-    elif depth and isinstance(value, list | tuple | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(one, depth - 1)
 
 
 @check

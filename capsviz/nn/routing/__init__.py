@@ -30,8 +30,7 @@ To add one, add a file: its name is what `--routing` takes. The law tests find i
 ask for plain loops of that name in tests/helpers/literal_routing.py.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from types import ModuleType
 from typing import NamedTuple
@@ -51,7 +50,6 @@ from capsviz.nn.routing._parts import workspace_bytes as workspace_bytes
 PACKAGE = "capsviz.nn.routing"
 ITERATIONS = 3  # the paper's
 OVER_PARENTS = partial(torch.softmax, dim=-1)  # couplings of logits (..., I, J)
-FUNCTIONS = ("route", "fused", "parameters", "weights", "evidence")
 NAMES = {"CHILDREN": children.KINDS, "OBJECTIVE": functional.OBJECTIVES, "PARENTS": ("batch_norm",)}
 
 
@@ -85,8 +83,12 @@ def get(name: str) -> ModuleType:
             f"the routing '{name}' of {module.__file__} has no function "
             "route(votes, *, couplings=None, ...)"
         )
-    ours = discovery.entries(PACKAGE)[name].ours
-    return module if ours else _checked(name, module)
+    for constant, known in NAMES.items():
+        value = getattr(module, constant, known[0])
+        if value not in known:
+            words = discovery.unknown(constant, str(value), list(known))
+            raise ValueError(f"the routing '{name}' of {module.__file__}: {words}")
+    return module
 
 
 def quantity(name: str) -> Quantity:
@@ -194,71 +196,3 @@ def iterate(
         if iteration + 1 < iterations:
             current = logits(current, *state)
     return stack(history)
-
-
-KINDS = {"route": Routing, "fused": Parents}  # what these functions give
-
-
-def _checked(name: str, module: ModuleType) -> ModuleType:
-    """A plugin's module, whose functions say in a ValueError what is wrong with them."""
-    for constant, known in NAMES.items():
-        value = getattr(module, constant, known[0])
-        if value not in known:
-            words = discovery.unknown(constant, str(value), list(known))
-            raise ValueError(f"the routing '{name}' of {module.__file__}: {words}")
-    copy = ModuleType(module.__name__, module.__doc__)
-    vars(copy).update(vars(module))
-    for function in FUNCTIONS:
-        if callable(whole := getattr(module, function, None)):
-            setattr(copy, function, _Function(name, function, whole, KINDS.get(function)))
-    return copy
-
-
-class _Function:
-    """One function of a plugin."""
-
-    def __init__(self, routing: str, name: str, function: Callable, kind: type | None):
-        self.routing, self.name, self.function, self.kind = routing, name, function, kind
-        self.__signature__ = inspect.signature(function)
-
-    def __call__(self, *arguments, **options):
-        if torch.compiler.is_compiling():
-            return self.function(*arguments, **options)
-        given = [one for one in (*arguments, *options.values()) if isinstance(one, Tensor)]
-        counted = [one for one in given if not one.is_inference()]
-        before = [one._version for one in counted]
-        result = self.function(*arguments, **options)
-        found = list(self.mistakes(result, *arguments[:2], **options))
-        if before != [one._version for one in counted]:
-            found.append("writes over a tensor that it is given: x = x * 2 in place of x *= 2")
-        for mistake in found:
-            path = discovery.source(PACKAGE, self.routing)
-            raise ValueError(f"`{self.name}` of the routing '{self.routing}' of {path} {mistake}")
-        return result
-
-    def mistakes(self, result, first=None, second=None, **options) -> Iterator[str]:
-        """Return what is wrong with what it gave for these arguments, in words."""
-        if self.name == "parameters":
-            if not (isinstance(result, dict) and all(map(torch.is_tensor, result.values()))):
-                yield f"gives a {type(result).__name__}, expected tensors by their names"
-        elif self.kind is not None and not isinstance(result, self.kind):
-            fields = ", ".join(self.kind._fields)  # type: ignore[attr-defined]
-            kind = f"{self.kind.__module__}.{self.kind.__name__}"
-            yield f"gives a {type(result).__name__}, expected a {kind}: {fields}"
-        elif self.name == "route":
-            *batch, I, J, E = first.shape
-            rounds = len(result.poses) if getattr(result.poses, "ndim", 0) == first.ndim else "R"
-            rounds = options.get("iterations", rounds)
-            pairs, parents = (rounds, *batch, I, J), (rounds, *batch, J)
-            yield from _misshapen(result, (pairs, pairs, (*parents, E), parents))
-        elif self.name == "fused" and "links" not in options:
-            parents = (len(first), second.shape[1])
-            yield from _misshapen(result, ((*parents, second.shape[2]), parents))
-
-
-def _misshapen(result, shapes: tuple) -> Iterator[str]:
-    """Fields of a result that are not tensors of these shapes."""
-    for field, value, shape in zip(result._fields, result, shapes, strict=True):
-        actual = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        if actual != shape:
-            yield f"gives {field} {actual}, expected {shape}".replace("'", "")

@@ -10,19 +10,19 @@ them through memory some twenty times. Here û is made by a small matrix product
 children, forward and again backward, and a block's gradient, an outer product of a number for each
 parent and a vector of E, is folded at once into those of u and W. The batch is the innermost axis:
 a block's temporaries fit the processor's cache. On a GPU `_attend_gpu` keeps them in registers.
-
-Second derivatives are those of the literal sum, on votes that are held.
 """
 
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from warnings import warn
 
 import torch
-from torch import Tensor, einsum
+from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.functional import leaky_softmax
-from capsviz.nn.routing._parts import gradients_of, in_blocks, spaces, stretch
+from capsviz.nn.routing._parts import in_blocks, spaces, stretch
 
 
 def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,12 +105,10 @@ class _Attend(torch.autograd.Function):
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):
-        saved = ctx.saved_tensors  # once: gradient checkpointing frees them as they are read
-        fast = partial(_gradients, ctx, *saved, grad)
-        literally = partial(_literally, how=ctx.how, detach=ctx.detach)
-        found = gradients_of(literally, fast, saved[:4], ctx.needs_input_grad[:4], (grad,))
-        return *found, None, None, None
+        with without_autocast(grad.device):
+            return *_gradients(ctx, *ctx.saved_tensors, grad), None, None, None
 
 
 def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
@@ -204,13 +202,3 @@ def _gradients(
         torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
         torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dquery, dshift
-
-
-def _literally(u, weight, query, shift, *, how: tuple[bool, bool], detach: bool) -> tuple[Tensor]:
-    """Return the same sum, literally; `how`: leaky, stretched."""
-    votes = einsum("ijed,idb->ijeb", weight, u)
-    if query is None:
-        return (votes.sum(0) / (weight.shape[1] + how[0]),)
-    c, _ = _couple((votes * query).sum(2), *how)
-    c = _shifted(c.detach() if detach else c, shift)
-    return ((votes * c[:, :, None]).sum(0),)

@@ -8,7 +8,7 @@ iteration before and moved to the new mean afterwards, which is stable as that i
 iteration shares are uniform: the sum of votes is one matrix product, its mean the centre.
 
 The batch is the innermost axis and a block's temporaries fit the processor's cache. The backward
-pass makes the votes anew too; where its own derivative is asked for, it holds them.
+pass makes the votes anew too.
 
 Parents of one place share a child by a softmax. A convolution's places are folded into the batch:
 position b * Q + q is place q of image b, and the children of a position are its slots. There all
@@ -16,16 +16,18 @@ parents that see a child, at whatever place, share it.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.links import Links, check_links, of_places, of_slots
 from capsviz.nn.routing import Parents, _parts, check_iterations, check_votes
 from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._parts import check_shape, gradients_of, in_blocks, per_mass, require
+from capsviz.nn.routing._parts import check_shape, in_blocks, per_mass, require
 
 
 def fused_rounds(
@@ -198,11 +200,11 @@ class _Mixture(torch.autograd.Function):
         return mass, first + mass[:, None] * centre, second / precision
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, *grads):
-        saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
-        literally = partial(_literally, ctx.links, ctx.even)
-        fast = partial(_gradients, ctx.links, ctx.even, *saved, *grads)
-        return None, None, *gradients_of(literally, fast, saved[:6], needed, grads)
+        with without_autocast(grads[0].device):
+            found = _gradients(ctx.links, ctx.even, *ctx.saved_tensors, *grads)
+        return None, None, *found
 
 
 def _gradients(
@@ -238,15 +240,6 @@ def _gradients(
         torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
     dcentre = precision * along - 2 * dsecond * first
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), da, dcentre, dprecision / 2, dconstant
-
-
-def _literally(links, even, u, weight, a, centre, precision, constant):
-    votes = torch.einsum("ijed,idb->ijeb", weight, u)
-    squared = (votes - centre).square()
-    logits = constant - (squared * precision).sum(2) / 2
-    shares = shared(links, logits, slice(0, len(u))) if even is None else even
-    part = shares * a[:, None]
-    return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
 
 
 def blocks(

@@ -1,6 +1,6 @@
-"""What routings share: sums over children, blocks of them, gradients, and what they refuse."""
+"""What routings share: sums over children, blocks of them, and what they refuse."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 
 import torch
@@ -97,32 +97,3 @@ def spaces(pieces: list[slice], count: int, like: Tensor, *sizes: int) -> list[t
     most = max((block.stop - block.start for block in pieces), default=0)
     rooms = [like.new_empty(most, *sizes) for _ in range(count)]
     return [(block, *[room[: block.stop - block.start] for room in rooms]) for block in pieces]
-
-
-def gradients_of(
-    literally: Callable[..., Sequence[Tensor]],
-    fast: Callable[[], Sequence[Tensor | None]],
-    inputs: Sequence[Tensor | None],
-    needed: Sequence[bool],
-    grads: Sequence[Tensor],
-) -> list[Tensor | None]:
-    """Gradients of sums of votes, never under autocast, for the inputs that need one.
-
-    They are those of `fast`, unless they are to be differentiated again: then those of
-    `literally`, the same sums of the inputs on votes that are held.
-    """
-    with without_autocast(grads[0].device):
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-            with torch.no_grad():
-                return list(fast())
-        with torch.enable_grad():
-            # Views: an input may come from another, whose part of its gradient is not ours
-            views = [x if x is None else x.view_as(x) for x in inputs]
-            leaves = {n: x for n, x in enumerate(views) if needed[n] and x is not None}
-            pairs = zip(literally(*views), grads, strict=True)
-            sums, slopes = zip(*(pair for pair in pairs if pair[0].requires_grad), strict=True)
-            found = torch.autograd.grad(
-                sums, list(leaves.values()), slopes, create_graph=True, materialize_grads=True
-            )
-        by_input = dict(zip(leaves, found, strict=True))
-        return [by_input.get(n) for n in range(len(inputs))]

@@ -5,18 +5,17 @@ belongs; nobody has to agree. As couplings do not depend on votes, `fused` weigh
 votes, so that a parent's sum is one matrix product.
 """
 
-from functools import partial
-
 import torch
-from torch import Tensor, einsum
+from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._parts import (
     check_shape,
     exact,
-    gradients_of,
     in_blocks,
     per_mass,
     require,
@@ -134,10 +133,10 @@ class _Sum(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx, *grads):
-        saved = ctx.saved_tensors
-        fast = partial(_gradients, *saved, *grads)
-        return tuple(gradients_of(_literally, fast, saved, ctx.needs_input_grad, grads))
+    @once_differentiable
+    def backward(ctx, dtotal):
+        with without_autocast(dtotal.device):
+            return _gradients(*ctx.saved_tensors, dtotal)
 
 
 def _gradients(u, matrices, weights, dtotal) -> tuple[Tensor, ...]:
@@ -154,10 +153,6 @@ def _gradients(u, matrices, weights, dtotal) -> tuple[Tensor, ...]:
         torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
         torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dweights
-
-
-def _literally(u, matrices, weights) -> tuple[Tensor]:
-    return (einsum("ijed,idb,ijb->jeb", matrices, u, weights),)
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:

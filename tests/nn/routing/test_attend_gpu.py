@@ -19,6 +19,7 @@ CASES = {  # (I, J, E, D, B), and what else `attend` is given
 def compare(sizes, how) -> list[float]:
     """Relative errors of the sum and of the gradients of u, W, q and b, against float64."""
     import torch
+    from torch import Tensor
 
     from capsviz.nn.routing import _attend, _attend_gpu
 
@@ -31,20 +32,17 @@ def compare(sizes, how) -> list[float]:
     tensors = [draw(I, D, B), draw(I, J, E, D), draw(J, E, B)]
     tensors += [draw(I, J)] if how.pop("shifted", False) else []
     assert _attend._built(torch.device("cpu")) is _attend_gpu
-    _attend._kernels = lambda u, weight: _attend_gpu
-    total = _attend.attend(*tensors, **how)
-    slope = draw(*total.shape).detach()
-    ours = [total, *torch.autograd.grad(total, tensors, slope)]
-    doubles = [x.detach().double().requires_grad_() for x in tensors]
-    shift = doubles[3] if len(doubles) > 3 else None
-    leaky, stretched, detach = (how.get(name, False) for name in ("leaky", "stretched", "detach"))
-    (literal,) = _attend._literally(*doubles[:3], shift, how=(leaky, stretched), detach=detach)
-    theirs = torch.autograd.grad(
-        literal, doubles, slope.double(), allow_unused=True, materialize_grads=True
-    )
+    slope = draw(J, E, B).detach()
+
+    def run(kernels, convert):
+        _attend._kernels = lambda u, weight: kernels
+        given = [convert(x.detach()).requires_grad_() for x in tensors]
+        total = _attend.attend(*given, **how)
+        return [total.detach(), *torch.autograd.grad(total, given, convert(slope))]
+
     return [
-        float((a.detach() - b.detach()).norm() / b.detach().norm().clamp_min(1e-30))
-        for a, b in zip(ours, [literal, *theirs], strict=True)
+        float((a - b).norm() / b.norm().clamp_min(1e-30))
+        for a, b in zip(run(_attend_gpu, Tensor.float), run(None, Tensor.double), strict=True)
     ]
 
 
