@@ -8,7 +8,7 @@ from pathlib import Path
 # worker that is done takes over from the end of another one's list (`--dist worksteal`).
 LONG = (
     "test_explorer_page.py", "test_playground.py", "test_export.py", "test_notebooks.py",
-    "test_installed.py", "test_distributed.py", "test_train.py", "test_tasks.py",
+    "test_installed.py", "test_distributed.py", "test_train.py",
     "test_memory_of_a_step.py",
 )  # fmt: skip
 assert set(LONG) <= {path.name for path in Path(__file__).parent.rglob("test_*.py")}

@@ -58,16 +58,6 @@ def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrit
     assert "--venue" not in known or {"--rc", "--font", "--force"} <= known
 
 
-def test_help_takes_little_more_processor_time_than_importing_click():
-    """Of the least of seven, in turn: twice on an idle core, 40 times if torch were imported."""
-    code = "import resource, sys, subprocess as s; s.run([sys.executable, *{}], stdout=-3)"
-    code += "; u = resource.getrusage(resource.RUSAGE_CHILDREN); print(u.ru_utime + u.ru_stime)"
-    words = ["-m", "capsviz", "--help"], ["-c", "import click"]
-    runs = ([sys.executable, "-c", code.format(each)] for _ in range(7) for each in words)
-    taken = [float(subprocess.check_output(run)) for run in runs]
-    assert min(taken[::2]) <= 4 * min(taken[1::2])
-
-
 def test_evaluate_prints_the_promised_json(run):
     result = run("evaluate", *DIGITS, "--n", 60, "--json")
     found = json.loads(result.stdout)

@@ -3,8 +3,6 @@
 import itertools
 import json
 import os
-import signal
-import time
 from functools import partial
 
 import pytest
@@ -39,35 +37,19 @@ def reproduced(plugins, *words):
     capsviz("reproduce", "tiny", *words)
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Starts the command for one task in a process; the table is a plugin."""
-    folder = tmp_path / "plugins" / "reproductions"
+@pytest.mark.slow
+def test_two_processes_fill_one_table(tmp_path):
+    folder, shared = tmp_path / "plugins" / "reproductions", tmp_path / "shared"
     folder.mkdir(parents=True)
     (folder / "tiny.py").write_text(TABLE)
-    words = ["--seeds", 2, "--epochs", 3, "--limit", 40, "--precision", "fp32"]
-    words += ["--folder", tmp_path / "shared"]
-    number = itertools.count()
-
-    def begin(task):
-        logs = tmp_path / f"log-{next(number)}"
+    words = ["--seeds", 2, "--epochs", 3, "--limit", 40, "--precision", "fp32", "--folder", shared]
+    started = []
+    for task in ("1/2", "2/2"):
+        logs = tmp_path / f"log-{task[0]}"
         logs.mkdir()
-        return Ranks(partial(reproduced, folder.parent, *words, "--task", f"{task}/4"), logs, 1)
-
-    return begin
-
-
-@pytest.mark.slow
-def test_four_processes_fill_one_table_though_one_is_killed_and_started_again(start, tmp_path):
-    shared = tmp_path / "shared"
-    killed = start(3)
-    state = shared / "3-epochs" / "runs" / "tiny-1-1"
-    while killed.processes[0].is_alive() and not any(state.glob("*.csv")):  # an epoch is done
-        time.sleep(0.005)
-    killed.processes[0].kill()
-    assert killed.wait() == [-signal.SIGKILL], "it ended before it was killed"
-    others = [start(task) for task in (1, 2, 4)]
-    for run in [*others, start(3)]:
+        work = partial(reproduced, folder.parent, *words, "--task", task)
+        started.append(Ranks(work, logs, 1))
+    for run in started:
         assert run.wait() == [0], run.printed("err")
     results = sorted(path.stem for path in (shared / "3-epochs").glob("*.json"))
     assert results == ["tiny-1-0", "tiny-1-1", "tiny-2-0", "tiny-2-1"]

@@ -118,12 +118,12 @@ def test_a_network_on_meta_gives_shapes(name):
     assert model.capsules.weight.grad.shape == (1152, 10, 16, 8)
 
 
-def matrix(name="dynamic"):
+def matrix(name):
     options = {"types": [2, 2, 2], "channels": 8, "routing": name}
     return models.build("matrix_capsnet", (1, 20, 20), 10, **options).eval()
 
 
-@ROUTINGS
+@pytest.mark.parametrize("name", ["dynamic", "em"])
 def test_a_matrix_network_is_exported_before_it_ever_ran_and_others_compute_afterwards(name):
     images = torch.rand(3, 1, 20, 20)
     capsule_layer.convolution_links.results.clear()

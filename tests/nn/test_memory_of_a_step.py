@@ -40,24 +40,15 @@ def step(folder, network, **settings):
 
 @pytest.mark.slow
 @measured
-def test_a_step_takes_little_more_than_its_convolutions_and_a_literal_one_much_more(tmp_path):
+def test_a_step_takes_little_more_than_its_convolutions_and_what_is_asked_for(tmp_path):
     floor, ours, literal = (
-        step(tmp_path, network, batch=32)["transient_bytes"]
-        for network in ("floor", "capsviz", "literal")
+        step(tmp_path, network, batch=32) for network in ("floor", "capsviz", "literal")
     )
-    assert ours <= 1.6 * floor, "1.1 to 1.4 by machine: so small a floor moves by oneDNN's choice"
-    assert literal > 3 * floor, "then this test could not fail"
-
-
-@pytest.mark.slow
-@measured
-@pytest.mark.parametrize(
-    "settings", [{"batch": 48}, {"batch": 4, "classes": 60}, {"batch": 3, "size": 48}], ids=str
-)
-def test_the_memory_that_training_asks_for_in_advance_is_what_it_takes(tmp_path, settings):
-    found = step(tmp_path, "capsviz", **settings)
-    taken = found["transient_bytes"] + 16 * found["parameters"]  # weights, gradients, Adam
-    assert 0.8 * taken <= found["estimate_bytes"] <= 1.4 * taken
+    least, taken = floor["transient_bytes"], ours["transient_bytes"]
+    assert taken <= 1.6 * least, "1.1 to 1.4 by machine: so small a floor moves by oneDNN's choice"
+    assert literal["transient_bytes"] > 3 * least, "then this test could not fail"
+    taken += 16 * ours["parameters"]  # weights, gradients, Adam
+    assert 0.8 * taken <= ours["estimate_bytes"] <= 1.4 * taken
 
 
 def test_the_estimate_grows_with_every_size(monkeypatch):

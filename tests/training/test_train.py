@@ -226,7 +226,7 @@ def finish(run):
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
-    kills = int(os.environ.get("CAPSVIZ_KILLS", 3))
+    kills = int(os.environ.get("CAPSVIZ_KILLS", 1))
     finish(train(tmp_path / "whole"))
     seconds = read_history(tmp_path / "whole")[-1].seconds
     moments = random.Random(0)
