@@ -7,6 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
+from capsviz.statistics.words import shown
 
 
 class Result(NamedTuple):
@@ -116,17 +117,13 @@ class Binding(Analysis):
         from capsviz.analyses.binding.measure import ALONE, COUPLING
 
         own, alone = (result.assignment[result.scored.index(k), 0] for k in (COUPLING, ALONE))
-        assign = "Couplings" if own.low > 0.5 else "It is not shown that couplings"
-        better = "better" if own.low > alone.high else "not clearly better"
-        text = (
-            f"{assign} assign positions to their whole. They are {better} than a probe of each one."
-        )
-        follows, free = result.follows[0, -1], result.follows[1, -1]
-        if follows.low > 0.5:
-            text += " They follow a part that the position does not see"
-            clearly = follows.low > free.high
-            text += "." if clearly else ", but not clearly more often than those of distractors do."
-        return text
+        unseen, free = result.follows[0, -1], result.follows[1, -1]
+        return " ".join([
+            shown(own.low > 0.5, "couplings assign positions to their whole"),
+            shown(own.low > alone.high, "they do so better than a probe of each position"),
+            shown(unseen.low > free.high, "couplings follow a part that the position does not see "
+                  "more often than those of distractors do"),
+        ])  # fmt: skip
 
     def heading(self, result, part="") -> str:
         if part == "geometry":  # of other numbers of images: see the caption

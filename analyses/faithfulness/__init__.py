@@ -8,7 +8,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within, within_one
-from capsviz.statistics.words import sentence, word_for
+from capsviz.statistics.words import in_a_row, sentence
 
 Target = Annotated[Literal["predicted", "true"], "Class to explain: the predicted or the true one."]
 Steps = Annotated[int, Range(2), "Number of steps in the curves, each larger than the last."]
@@ -195,19 +195,18 @@ class OverImages(Analysis):
         )
 
     def verdict(self, result) -> str:
-        return compared(result, ("routing map, uniform", "brightness", "|u| map"))
+        return compared(result)
 
 
-def compared(result, rivals) -> str:
-    """Say than which other maps the routing map is more faithful, and what was left out."""
-    groups: dict[str, list[str]] = {"more": [], "not clearly more": [], "less": []}
-    for name in rivals if result.routed_less is not None else ():
-        if name in result.names:
-            less = result.routed_less[result.names.index(name)]
-            groups[word_for(less, "more", "less", "not clearly more")].append(f"'{name}'")
-    clauses = [f"{how} faithful than {', '.join(some)}" for how, some in groups.items() if some]
-    texts = [f"By insertion minus deletion, the routing map is {'; '.join(clauses)}"]
-    return " ".join(map(sentence, [*(texts if clauses else ()), *result.left_out]))
+def compared(result) -> str:
+    """Say which other maps the routing map is shown to be more faithful than, and what lacks."""
+    texts = result.left_out
+    if result.routed_less is not None:
+        above = np.array(result.names)[result.routed_less.low > 0]
+        which = in_a_row([f"'{name}'" for name in above]) if len(above) else "no other map"
+        text = f"By insertion minus deletion, the routing map is clearly more faithful than {which}"
+        texts = [text, *texts]
+    return " ".join(map(sentence, texts))
 
 
 class Units(NamedTuple):
@@ -301,8 +300,7 @@ class OverUnits(Analysis):
         )
 
     def verdict(self, result) -> str:
-        own = ("routing map", "routing map, evenly")
-        return compared(result, [name for name in result.names if name not in own])
+        return compared(result)
 
     def intervals(self, result) -> str:
         scenes = "" if result.scene == "clean" else f" ({result.scene} scenes)"

@@ -7,7 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import part_name
+from capsviz.statistics.words import part_name, shown
 
 OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
@@ -149,7 +149,10 @@ class OverImages(Analysis):
             best = ""
             if result.first_activation_change[kind].runs is None:
                 best = f" (most important: {part_name(kind, result.first[kind], result.grid)})"
-            lines.append(f"{LABELS[kind].capitalize()}{best}: {ranking(least, most)}.")
+            fewer = shown(least.low > 0, "removing the least important first costs less accuracy "
+                          "than a random order")  # fmt: skip
+            more = shown(most.high < 0, "removing the most important first costs more")
+            lines.append(f"{LABELS[kind].capitalize()}{best}. {fewer} {more}")
         k = result.levels.index(PUBLISHED)
         lines.append(
             f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "
@@ -158,18 +161,3 @@ class OverImages(Analysis):
         if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
             lines.append("Almost every image has its own tree, so the entropy only counts images.")
         return "\n".join(lines)
-
-
-def ranking(least: Estimate, most: Estimate) -> str:
-    """Say whether importance orders the groups, by mean accuracies less that at random.
-
-    Of the two, the least or the most important groups go first.
-    """
-    if least.high < 0 or most.low > 0:
-        return "importance misleads, at least one order is worse than a random one"
-    return {
-        (False, False): "no order is clearly better than a random one",
-        (True, False): "importance predicts which can be removed, but not clearly which are needed",
-        (False, True): "importance predicts which are needed, but not clearly which can be removed",
-        (True, True): "importance predicts which can be removed and which are needed",
-    }[bool(least.low > 0), bool(most.high < 0)]

@@ -12,11 +12,10 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import mean, within, within_one
-from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, word_for
+from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown
 
 OTHERS = 500  # images that means are of, at most
-FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
-MOST = 0.5  # of the variance
+OF_CLASS = slice(4, 6)  # among `Statistics.components`
 SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 DEAD = 0.05  # activation: the largest one of a dead capsule is below it
@@ -226,31 +225,15 @@ class ParseTree(Analysis):
         )  # fmt: skip
 
     def verdict(self, result) -> str:
-        parts = [_decides(result.shares[0], result.shuffled)]
+        own, control = result.shares[0].low[OF_CLASS], result.shuffled.high[OF_CLASS]
+        claim = "preferences vary with the class more than with shuffled labels"
+        parts = [shown(own.sum() > control.sum(), claim)]
+        if np.isnan(result.shares.value[0]).any():
+            parts = ["No primary capsule prefers any class: couplings are uniform in every image."]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
-            parts.append(word_for(
-                result.correlation[0, 1].difference,
-                "The tree stays at its position when the image is shifted.",
-                "The tree shifts with the image.",
-                "It is not shown that the tree shifts with the image, nor that it stays.",
-            ))  # fmt: skip
+            less = result.correlation[0, 1].difference  # of the same position, less the shifted one
+            parts.append(shown(less.high < 0, "the tree shifts with the image"))
         return " ".join([*parts, *map(sentence, result.notes)])
-
-
-def _decides(shares: Estimate, shuffled: Estimate) -> str:
-    """Say which component decides most preferences: the class only beyond shuffled labels."""
-    if np.isnan(shares.value).any():
-        return "No primary capsule prefers any class: its couplings are uniform in every image."
-    low = shares.low
-    if low[FIXED].sum() > MOST:
-        return "Primary capsules mostly prefer the same classes in every image: a static tree."
-    if low[OF_CLASS].sum() - np.nan_to_num(shuffled.high[OF_CLASS]).sum() > MOST:
-        alike = shares.value[4] / shares.value[OF_CLASS].sum()
-        how = "alike in all capsules" if alike > MOST else "each in its own way"
-        return f"Primary capsules mostly choose by the class of the image, {how}."
-    if low[OF_IMAGE] > MOST:
-        return "Primary capsules mostly choose by the image, within its class too."
-    return "No single cause clearly decides most of what primary capsules prefer."
 
 
 class Trajectory(NamedTuple):

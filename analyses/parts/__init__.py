@@ -7,7 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import word_for
+from capsviz.statistics.words import shown
 
 OF = {  # broken -> its control, which leaves a whole digit
     "halves of two classes": "halves of one class",
@@ -89,15 +89,13 @@ class Parts(Analysis):
         return min(max(n, 60), len(inputs.dataset))
 
     def verdict(self, result) -> str:
-        clauses = [
-            f"{kind} {word_for(gain, 'better', 'less well', 'not clearly better')} than {control}"
+        texts = [
+            shown(gain.low > 0, f"'{result.scores[0]}' detects {kind} better than {control}")
             for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
         ]
-        text = f"The score '{result.scores[0]}' detects {', and '.join(clauses)} (control)."
         if result.perturbed is not None:
-            tied = word_for(result.perturbed[1].difference[1], "more", "less", "not clearly more")
-            text += (
-                f" Units of the class capsule are {tied} tied to one half of a stroke than random "
-                "directions are."
-            )
-        return text.strip()
+            texts.append(shown(
+                result.perturbed[1].difference[1].low > 0, "units of the class capsule are tied to "
+                "one half of a stroke more than random directions are",
+            ))  # fmt: skip
+        return " ".join(texts)

@@ -8,7 +8,7 @@ from capsviz.analyses.probes.dci import LEAST
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
-from capsviz.statistics.words import in_a_row, sentence, untrained_of
+from capsviz.statistics.words import sentence, shown, untrained_of
 
 FIT = 500  # training images of each class that a probe is fitted on
 
@@ -202,19 +202,13 @@ class Probes(Analysis):
         return Statistics(**fields, dataset=dataset)
 
     def verdict(self, result) -> str:
-        from capsviz.analyses.probes.draw import NAMES
-
-        difference, parts = result.r2.difference, []
+        parts = []
         if untrained := untrained_of(result.sources):
-            known = [
-                NAMES.get(measure, measure)
-                for j, measure in enumerate(result.measures)
-                if all(difference.high[s, j] < 0 for s in untrained)
-            ]
-            what = in_a_row(known) if known else "no measure"
-            parts.append(f"The pose encodes {what} clearly better than in untrained networks.")
+            less = result.informed.difference[untrained]
+            claim = "the pose encodes the measures better, on average, than in untrained networks"
+            parts.append(shown((less.high < 0).all(), claim))
         if result.disentanglement.difference is not None:  # of several classes
-            gap = result.disentanglement.difference[1]
-            no = "" if float(gap.high) < 0 else "not clearly "
-            parts.append(f"Its axes are {no}more disentangled than axes drawn at random.")
+            less = result.disentanglement.difference[1]
+            claim = "its axes are more disentangled than axes drawn at random"
+            parts.append(shown(less.high < 0, claim))
         return " ".join([*parts, *map(sentence, result.notes)])

@@ -8,12 +8,12 @@ from capsviz.analysis import Analysis, Iterations, Layer, Range, Seed
 from capsviz.nn.quantity import words_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import number, sentence, strongest
+from capsviz.statistics.words import number, sentence, shown, strongest
 
 NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
 CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
 SUM = 0.01  # that mean couplings of a capsule may differ from 1, and be called uniform
-LITTLE = 0.01  # of the predictions changed, and less: iterations hardly change them
+LITTLE = 0.01  # of the predictions changed
 MOST = 6  # iterations that are tried, or the network's own if there are more
 NO_MAP = "There are no maps, because these capsules do not lie on a grid of several positions"
 
@@ -270,19 +270,13 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         M, R = len(result.accuracy), len(result.entropy_nats)
-        low, high = result.changed.ci95[R - 1]
-        little = number(LITTLE, ".0%")
+        claim = f"iterations change more than {number(LITTLE, '.0%')} of the predictions"
+        text = shown(result.changed.low[R - 1] > LITTLE, claim)
         if R == 1:
             what = "pass" if M == 1 else "iteration, with uniform couplings"
-            text = f"The network routes in one {what}"
-        elif high <= LITTLE:
-            text = f"Routing iterations change few predictions (at most {little})"
-        elif low > LITTLE:
-            text = f"Routing iterations change some predictions (more than {little})"
-        else:
-            text = f"There are too few images to say whether iterations change more than {little}"
+            text = f"The network routes in one {what}."
         effective, sd = (one.value[-1] for one in (result.effective_parents, result.coupling_sd))
-        lines = [f"{text}.", spread(float(effective), result.coupling.value, sd)]
+        lines = [text, spread(float(effective), result.coupling.value, sd)]
         own = [] if result.tied is None else [result.tied[R - 1], *result.tied[M:]]
         for name, count in zip(["its own", *result.controls], own, strict=False):
             if count:

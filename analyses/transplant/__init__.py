@@ -8,7 +8,7 @@ from capsviz.analysis import Analysis, Default, Flag, Iterations, Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import number, part_name, strongest, word_for
+from capsviz.statistics.words import number, part_name, shown, strongest
 
 MOST = 0.5  # of the pairs
 CONDITIONS = (  # whose couplings
@@ -230,31 +230,15 @@ class OverPairs(Exchange):
         )
 
     def found(self, result) -> str:
-        text = followed(result)
+        if not result.coupling_sd.value[OWN]:
+            return "The couplings are uniform in every image: there is nothing to exchange."
+        text = shown(result.as_partner[UNLIKE].low > MOST, "most images follow the donor at dose 1")
+        text += " See --by dose. Controls: shuffled couplings, and noise of equal s.d."
         for name, share in zip(result.conditions, np.atleast_1d(result.tied), strict=False):
             if share:
                 text += f"\nWith couplings '{name}' no class is ahead of all others in "
                 text += f"{number(share, '.1%')} of the pairs."
         return text
-
-
-def followed(result) -> str:
-    """Return whether most images follow the donor at dose 1, its couplings as they are."""
-    if not result.coupling_sd.value[OWN]:
-        return "The couplings are uniform in every image: there is nothing to exchange."
-    partner, own = result.as_partner, result.as_own
-    if partner[UNLIKE].low > MOST:
-        known = len(result.conditions) > UNLIKE_SHUFFLED
-        if known and partner[UNLIKE_SHUFFLED].low > MOST:
-            why = "and also if its couplings are shuffled: the totals of each class are enough"
-        elif all(own[k].low > MOST for k in (SHUFFLED, NOISE)):
-            why = "but with shuffled couplings, or noise of equal size, most keep their class"
-        else:
-            why = "but shuffled couplings, or noise of equal size, may also change the class"
-        return f"Most images follow the donor at dose 1, {why}."
-    if own[UNLIKE].low > MOST:
-        return "At dose 1 most images keep their class. See --by dose."
-    return "It is not shown that most images follow the donor at dose 1, nor that they do not."
 
 
 def _over_runs(parts):
@@ -468,10 +452,10 @@ class ByCapsules(Exchange):
             first, noun = result.first_change[kind][1], NOUNS[kind]
             name = f" ({part_name(kind, result.first[kind], result.grid)})"
             name = "" if first.runs is not None else name
-            than = word_for(first.difference, "more than", "less than", "not measurably more than")
-            text += (
-                f"\nThe most effective {noun}{name} changes the activation of the donor's class "
-                f"{than} as many random capsules."
+            text += "\n" + shown(
+                first.difference.low > 0,
+                f"the most effective {noun}{name} raises the activation of the donor's class more "
+                "than as many random capsules do",
             )
         return text
 
@@ -539,10 +523,8 @@ class ByIterations(Exchange):
 
     def found(self, result) -> str:
         whole, alone = result.partner["onward"][2, 0], result.partner["alone"][2, :-1]
-        if float(whole.low) <= MOST:
-            return "Even in all iterations, most pairs are not shown to follow the donor at dose 1."
-        if float(alone.high.max()) < float(whole.low):
-            return "The iterations that follow undo the exchange in one iteration for some pairs."
-        if float(alone.low.min()) > MOST:
-            return "The iterations that follow mostly do not undo the exchange in one iteration."
-        return "How much the iterations that follow undo depends on the iteration."
+        undone = "the iterations that follow undo an exchange in one iteration for some pairs"
+        return " ".join([
+            shown(whole.low > MOST, "most pairs follow the donor in all iterations at dose 1"),
+            shown(alone.high.max() < whole.low, undone),
+        ])  # fmt: skip

@@ -59,9 +59,9 @@ def untrained_of(sources: Sequence[str]) -> list[int]:
     return [s for s, name in enumerate(sources) if name.startswith(f"{sources[0]} {UNTRAINED}")]
 
 
-def word_for(difference, above: str, below: str, neither: str) -> str:
-    """Return the word that the interval of a difference supports; `neither` if it holds 0."""
-    return above if difference.low > 0 else below if difference.high < 0 else neither
+def shown(yes, claim: str) -> str:
+    """Return whether a claim is shown, as a sentence."""
+    return f"It is {'' if yes else 'not '}shown that {claim}."
 
 
 def part_name(kind: str, k: int, grid: Sequence[int] | None) -> str:

@@ -109,10 +109,10 @@ def test_a_faithful_map_is_named_and_one_that_is_not(generator):
     of = dict(zip(result.names, result.infidelity.value, strict=True))
     assert of[maps.ROUTED] < 1e-6 and of[maps.BRIGHTNESS] > 0.01
     text = OverImages().verdict(result)
-    assert "is more faithful than 'brightness'" in text
-    assert "not clearly more faithful than 'routing map, uniform'" in text  # its own are uniform
+    assert "more faithful than" in text and "'brightness'" in text
+    assert "'routing map, uniform'" not in text  # its own are uniform
     less = Estimate(result.routed_less.value - 1, result.routed_less.ci95 - 1, 30)
-    assert "less faithful than" in OverImages().verdict(result._replace(routed_less=less))
+    assert "than no other map" in OverImages().verdict(result._replace(routed_less=less))
 
 
 @pytest.mark.usefixtures("two_draws")

@@ -17,7 +17,6 @@ from capsviz.analyses.importance import measure
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import squash
-from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
 
 CLASSES = noise.CLASSES
@@ -159,18 +158,6 @@ def test_random_removals_are_said_to_have_the_norms_of_random_groups(
     assert "each of the norm of a random group" in importance.OneImage().caption(one)
     words = importance.OverImages().caption(measured(model, images, labels, others))
     assert "of the norm of a random group" in words and "of the most important group" in words
-
-
-@pytest.mark.parametrize(
-    ("least", "most", "said"),
-    [((0.1, 0.2), (-0.2, -0.1), "predicts which can be removed and which are needed"),
-     ((0.1, 0.2), (-0.1, 0.1), "but not clearly which are needed"),
-     ((-0.1, 0.1), (-0.2, -0.1), "which are needed, but"),
-     ((-0.1, 0.1), (-0.1, 0.1), "no order is clearly better"),
-     ((-0.1, 0.1), (0.1, 0.2), "misleads")],
-)  # fmt: skip
-def test_the_verdict_is_that_of_the_intervals(least, most, said):
-    assert said in importance.ranking(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
 
 
 def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():

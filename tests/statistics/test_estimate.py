@@ -5,7 +5,7 @@ import pytest
 
 from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.statistics.numbers import Row
-from capsviz.statistics.words import LONGEST, number, shortened, strongest, word_for
+from capsviz.statistics.words import LONGEST, number, shortened, strongest
 
 
 def estimate(*shape, n=30, difference=False):
@@ -110,13 +110,6 @@ def test_what_is_no_number_is_a_dash():
 def test_where_all_are_alike_none_is_the_strongest():
     assert strongest(["a", "b"], np.array([0.1, 0.1 + 1e-8])) == "all classes alike"
     assert strongest(["a", "b"], np.array([0.1, 0.2])) == "b"
-
-
-@pytest.mark.parametrize(
-    ("ends", "word"), [((0.1, 0.2), "more"), ((-0.2, -0.1), "less"), ((-0.1, 0.2), "neither")]
-)
-def test_a_difference_is_told_by_its_interval(ends, word):
-    assert word_for(Estimate(np.mean(ends), np.array(ends)), "more", "less", "neither") == word
 
 
 def test_an_index_of_the_last_axis_keeps_each_value_with_its_interval():
