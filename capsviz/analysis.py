@@ -247,21 +247,6 @@ class Analysis:
         of_part = (n for n, one in every.items() if one.figure == part and one.of(result))
         return {name: every[name] for name in names or of_part}
 
-    def numbers_of(self, result, panel: Sequence[str]) -> list[str]:
-        """Return the fields of a result that some panels read while they are drawn."""
-        from matplotlib.figure import Figure
-
-        read: dict[str, None] = {}
-
-        class Watched(type(result)):  # type: ignore[misc]
-            def __getattribute__(self, name):
-                read[name] = None
-                return super().__getattribute__(name)
-
-        for one in self.chosen(result, panel=panel).values():
-            one.draw(Figure().subplots(), Watched(*result))
-        return list(read)
-
     def parts(self, result) -> tuple[str, ...]:
         """Names of the figures of a result; "" is the first one."""
         every = self.all_panels.values()

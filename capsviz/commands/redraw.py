@@ -43,14 +43,12 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     from capsviz.results import house, tables
     from capsviz.statistics import numbers
 
-    drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force")
+    drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force", "panel")
     if table and (idle := options.typed(*drawn)):
         raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
     house.width_for(width or "double", venue)  # refuses a wrong one
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
-        if panel:
-            raise ValueError("--table csv prints every number: choose md or tex for --panel")
         click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
         return
     places = [(output or path.parent) / path.stem for path in files]
@@ -74,7 +72,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
             naming.refuse_existing(stem, force=force, kinds=formats)
         try:
             if table:
-                header, rows, caption = results.table_of(about["analysis"], result, some, about)
+                header, rows, caption = results.table_of(about["analysis"], result, about)
                 if len(files) > 1:
                     click.echo(f"{path}\n" if table == "md" else f"% {path}")
                 text = tables.latex(header, rows, caption, path.stem)

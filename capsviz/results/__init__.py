@@ -179,7 +179,7 @@ def save(
     paths = export(stem, analysis, result, formats, width, panel)
     if table or own.table(result) is not None:
         try:
-            paths += tables.write(stem, *table_of(analysis, result, panel, about))
+            paths += tables.write(stem, *table_of(analysis, result, about))
         except NoNumbersError as error:
             log.warning("%s: %s, so no table is written", stem.name, error)
     names = [f"{stem.name}.{kind}" for kind in ("md", "tex")]
@@ -222,21 +222,20 @@ class NoNumbersError(ValueError):
 
 
 def table_of(
-    analysis: str, result: NamedTuple, panel: Sequence[str] = (), about: Mapping | None = None
+    analysis: str, result: NamedTuple, about: Mapping | None = None
 ) -> tuple[list[str], list[list[str]], str]:
     """Return header, rows and caption of a table: that of the analysis, or of all numbers.
 
-    Of some panels, only the numbers that these show; `about` is what a file says of the result.
+    `about` is what a file says of the result.
     NoNumbersError for a result that has curves and pictures alone.
     """
     own = _own(analysis, result)
     if (table := own.table(result)) is not None:
         return table
-    shown = own.chosen(result, panel=panel)
-    header, rows = numbers.cells(result, own.numbers_of(result, panel) if panel else None)
+    header, rows = numbers.cells(result)
     if not rows:
         raise NoNumbersError("no numbers with intervals")
-    first = own.caption_of(result, list(shown)).partition(". ")[0].rstrip(".")
+    first = own.caption_of(result, list(own.chosen(result))).partition(". ")[0].rstrip(".")
     texts = [first, own.intervals(result), _whose(about or {})]
     return header, rows, " ".join(map(sentence, filter(None, texts)))
 

@@ -142,13 +142,13 @@ def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
     ]
 
 
-def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[str], list]:
+def cells(result: NamedTuple) -> tuple[list[str], list]:
     """Return header and rows of a table of the numbers; of long estimates if there are no short.
 
     Columns are there if they hold something. One reference and unit of all differences is in their
     heading.
     """
-    chosen = rows(result, names) or rows(result, names, most=2**62)
+    chosen = rows(result) or rows(result, most=2**62)
     alike = {(r.reference, r.points) for r in chosen if r.apart}
     ((whence, points),) = alike if len(alike) == 1 else {("", False)}
     less = f"difference{f' from {whence}' * bool(whence)}{', points' * points}"
