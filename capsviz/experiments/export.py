@@ -114,8 +114,7 @@ def to_file(
 def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float | None]:
     """Write each of `steps` as FOLDER/NAME.onnx; return names, and how far the farthest is from it.
 
-    ValueError as for `to_file`; the folder is only there when all are written. A step that another
-    network had there is deleted.
+    ValueError as for `to_file`.
     """
     each = steps(model.eval())
     with torch.no_grad():
@@ -127,15 +126,9 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float
         "given": (votes, primary, couplings[-1]),
         "decoder": (poses[-1], activations[-1].argmax(1)),
     }
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
-        apart = [
-            write(step, inputs[name], Path(place) / f"{name}.onnx", onnx=True)
-            for name, step in each.items()
-        ]
-        shutil.copytree(place, folder, dirs_exist_ok=True)
-    for name in inputs.keys() - each.keys():
-        (folder / f"{name}.onnx").unlink(missing_ok=True)
+    apart = [
+        write(step, inputs[name], folder / f"{name}.onnx", onnx=True) for name, step in each.items()
+    ]
     return [*each], None if None in apart else max(one for one in apart if one is not None)
 
 
@@ -207,9 +200,6 @@ def to_folder(source: str, path: Path) -> None:
     if weights.name == checkpoint.STATE:
         raise ValueError(f"'{source}' is unfinished: end it by `capsviz train ... --resume` first")
     card = checkpoint.read_card(weights)
-    others = [one.name for one in path.glob("*.safetensors") if one.name != "model.safetensors"]
-    if others:
-        raise ValueError(f"'{path}' holds other weights, {others[0]}: name another folder")
     path.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, path / "model.safetensors")
     card["weights"]["file"] = "model.safetensors"

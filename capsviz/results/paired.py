@@ -85,7 +85,7 @@ def read(places: Iterable[str | Path]) -> list[Recipe]:
         if one.accuracy is None:
             raise ValueError(f"a card of '{place}' has no accuracy on test images")
         test_set = one.dataset, str(one.terms.get("dataset_options") or {}), one.accuracy.n
-        accuracies = map(float, np.ravel(one.accuracy.runs))
+        accuracies = np.array(one.accuracy.runs, float).ravel().tolist()
         recipes.append(Recipe(one.name, test_set, dict(zip(one.seeds, accuracies, strict=True))))
     return recipes
 

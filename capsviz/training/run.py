@@ -65,10 +65,10 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
         options.pop("reconstruction_weight", None)  # the network's own
     recipe = replace(recipe, **fixed, dataset_options=dataset_options, options=options)
     network = discovery.load(models.PACKAGE, recipe.model, what="model")
-    known = [*discovery.parameters(getattr(network, "Config", None))[2:], *own]
-    if len(known) > len(own) and (strange := sorted(named.keys() - set(known))):
+    takes = [*discovery.parameters(getattr(network, "Config", None))[2:], *own]
+    if len(takes) > len(own) and (strange := sorted(named.keys() - set(takes))):
         what = f"{recipe.model} option or recipe field"
-        raise ValueError(discovery.unknown(what, strange[0], sorted(known)))
+        raise ValueError(discovery.unknown(what, strange[0], sorted(takes)))
     if not (weight := _weight(recipe)):
         asked = {k: v for k, v in flags.items() if v}
         idle = [k for k in asked if k.startswith(("decoder", "reconstruction_"))]
