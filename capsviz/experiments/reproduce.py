@@ -151,8 +151,8 @@ def _require_fit(path: Path, own: Recipe, device: torch.device) -> None:
             "changed since; choose another --folder"
         )
     stored = card["recipe"] | {"precision": card["training"]["precision"]}
-    own = replace(own, precision=resolve_precision(own.precision, device))
-    _require_equal(path, stored, own)
+    expected: Any = resolve_precision(own.precision, device)
+    _require_equal(path, stored, replace(own, precision=expected))
 
 
 def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str] = ()) -> None:
