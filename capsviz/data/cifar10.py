@@ -41,7 +41,7 @@ def load(split, root=None, *, download=True):
     archive = find(folders, [ARCHIVE])
     if archive is not None and find(folders, files[:1]) is None:
         return _of_archive(archive, split)
-    source = read(CIFAR10, folders, files, [CIFAR10.url], download, train=split != "test")
+    source = read(CIFAR10, folders, files, download, train=split != "test")
     return split_of(
         source.data, source.targets, "cifar10", split, CLASSES, source.root, IMAGE_SHAPE
     )

@@ -16,7 +16,7 @@ def load(split, root=None, *, download=True):
     from torchvision.datasets import SVHN
 
     part = "test" if split == "test" else "train"
-    url, file, _ = SVHN.split_list[part]
+    _, file, _ = SVHN.split_list[part]
     folders = [folder / place for folder in search_path(root) for place in ("", FOLDER)]
-    source = read(SVHN, folders, [file], [url], download, split=part)
+    source = read(SVHN, folders, [file], download, split=part)
     return split_of(source.data, source.labels, "svhn", split, CLASSES, source.root, IMAGE_SHAPE)

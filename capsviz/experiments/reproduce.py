@@ -8,7 +8,7 @@ test set is evaluated once. A table has a row for each network, averaged over se
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,6 @@ from capsviz.experiments import reproductions
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.files import write_text
 from capsviz.nn import models
-from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.recipe import Recipe, differing, resolve_precision
 from capsviz.training.run import load as load_split
@@ -83,7 +82,7 @@ def run(
 
     Raises
     ------
-    ValueError         for an unknown table, no seeds, or a folder with results of the table by
+    ValueError         for an unknown table, no seeds, or results or begun runs of these rows by
                        other recipes or in another precision.
     FileNotFoundError  if no row has its data.
     """
@@ -91,10 +90,12 @@ def run(
     plan = _with_epochs(plan, table)
     own_share = share(runs(table, seeds, plan, rows), task)
     missing: dict[str, FileNotFoundError] = {}
-    team.in_turn(lambda: _require_all_usable(table, plan, device))
     for cell, own in own_share:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
-        if team.agree(team.leads and path.exists()) or name in missing:
+        if team.agree(team.leads and path.exists()):
+            team.in_turn(partial(_require_fit, path, own, device))
+            continue
+        if name in missing:
             continue
         try:
             splits = team.in_turn(
@@ -139,39 +140,22 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
     return list(runs[i - 1 :: n])
 
 
-def _require_all_usable(table: str, plan: Plan, device: torch.device) -> None:
-    """Raise ValueError for results, or begun runs, of a table by another recipe or precision."""
-    for cell in get(table).cells():
-        place = plan.folder / f"{plan.epochs}-epochs"
-        begun = (place / f"{run.name}.json" for run in (place / "runs").glob("*"))
-        for path in (*place.glob("*.json"), *begun):
-            if (seed := path.stem.removeprefix(f"{cell.run}-")).isdecimal():
-                _require_fit(path, recipe(cell, int(seed), plan), device)
-
-
 def _require_fit(path: Path, own: Recipe, device: torch.device) -> None:
-    """Raise ValueError for a result, or a run begun for it, with another recipe or precision."""
-    if path.exists():
-        card = read_card(path)
-        if kinds := models.changed(card.get("model", {})):
-            raise ValueError(
-                f"{path} was made with another {' and '.join(kinds)}: the code of a plug-in has "
-                "changed since; choose another --folder"
-            )
-        stored, precision = card["recipe"], card["training"]["precision"]
-    elif begun := history.read_about(_run_folder(path)):
-        path, stored, precision = _run_folder(path), begun["recipe"], begun["precision"]
-    else:
+    """Raise ValueError for a result by another recipe, plug-in or precision."""
+    if not path.exists():  # it is on the first process's machine
         return
-    _require_equal(path, stored, own, apart=("precision",))
-    if precision != (expected := resolve_precision(own.precision, device)):
+    card = read_card(path)
+    if kinds := models.changed(card.get("model", {})):
         raise ValueError(
-            f"{path} was made in {precision}, the others would be in {expected}: "
-            f"choose --precision {precision}, or another --folder"
+            f"{path} was made with another {' and '.join(kinds)}: the code of a plug-in has "
+            "changed since; choose another --folder"
         )
+    stored = card["recipe"] | {"precision": card["training"]["precision"]}
+    expected: Any = resolve_precision(own.precision, device)
+    _require_equal(path, stored, replace(own, precision=expected))
 
 
-def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str]) -> None:
+def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str] = ()) -> None:
     """Raise ValueError if a stored recipe differs in more than the fields `apart`."""
     if names := differing(stored, recipe) - set(apart):
         raise ValueError(

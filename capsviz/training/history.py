@@ -203,18 +203,18 @@ def _require_same(
     if now and before and (changed := [split for split in now if before.get(split) != now[split]]):
         raise ValueError(
             f"{output} holds a run on other images ({', '.join(changed)}), so that test images may "
-            "have been trained on: choose another --output"
+            "have been trained on: choose another folder"
         )
     if kinds := models.changed(run.get("network", checkpoint.network(model))):
         raise ValueError(
             f"{output} holds a run with another {' and '.join(kinds)}: the code of a plug-in has "
-            "changed since; choose another --output"
+            "changed since; choose another folder"
         )
     precision = resolve_precision(recipe.precision, next(model.parameters()).device)
     if (earlier := run["precision"]) != precision:
         raise ValueError(
             f"{output} holds a run in {earlier}, which would go on in {precision}: "
-            f"resume with --precision {earlier}, or choose another --output"
+            f"resume with --precision {earlier}, or choose another folder"
         )
     names, record = differing(run["recipe"], recipe) - {"precision"}, epochs(run)
     if not any(finished(recipe, record[:n]) for n in range(len(record))):  # it could come this far
@@ -222,7 +222,7 @@ def _require_same(
     if names:
         raise ValueError(
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
-            "resume with the same settings, or choose another --output"
+            "resume with the same settings, or choose another folder"
         )
     return record
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -28,7 +29,7 @@ COMMANDS = {name: package for package in PACKAGES for name in discovery.names(pa
 @pytest.fixture
 def run(bare, monkeypatch):
     """And nothing can be fetched."""
-    monkeypatch.setattr("capsviz.data._files._reachable", lambda mirrors: False)
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=OSError("no network")))
     return bare
 
 

@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     assert len([*(tmp_path / "stopped").rglob("epochs.csv")]) == 1
     monkeypatch.setattr(pipeline, "fit", fit)
     refused = into("stopped", "--batch-size", "64")
-    assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
+    assert refused.exit_code == 2 and "choose another folder" in refused.stderr
     assert into("stopped").stderr.count("epoch 1/2") == 1
     assert into("whole").stderr.count("epoch 1/2") == 2
     cards = [
@@ -172,18 +172,18 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     ("other", "said"),
     [
         ({"batch_size": 64}, "differs in batch_size"),
-        ({"precision": "bf16"}, "in bf16, the others would be"),
+        ({"precision": "bf16"}, "differs in precision"),
     ],
 )
-def test_results_of_other_rows_on_other_terms_are_refused_before_training(
+def test_results_on_other_terms_are_refused_before_training(
     table, tmp_path, monkeypatch, other, said
 ):
     there = card(0.3, epochs=1, limit=other.pop("limit", 40), **other)
     there["training"]["precision"] = other.get("precision", "fp32")
-    write(tmp_path, "without", 4, there)
+    write(tmp_path, "without", 0, there)
     monkeypatch.setattr(reproduce, "load_split", lambda *_: pytest.fail("it would train"))
-    with pytest.raises(ValueError, match=rf"without-4\.json was made .*{said}"):
-        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN), rows=("with",))
+    with pytest.raises(ValueError, match=rf"without-0\.json was made .*{said}"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN), rows=("without",))
 
 
 def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
