@@ -247,14 +247,6 @@ def test_inputs_of_another_shape_than_the_example_are_refused():
         capsviz.trace(net, ids(2)[:0])
 
 
-def test_a_pickled_network_of_other_inputs_is_wrapped_again_alike(tmp_path):
-    ids = torch.randint(WORDS, (4, LENGTH), generator=torch.Generator().manual_seed(0))
-    network = capsviz.wrap(Text(), classes=3, example=ids)
-    torch.save(network, tmp_path / "network.pt")
-    again = torch.load(tmp_path / "network.pt", weights_only=False)
-    assert torch.equal(capsviz.trace(again, ids).lengths, capsviz.trace(network, ids).lengths)
-
-
 class Times(Text):
     """Time stamps in seconds, of which float32 keeps a minute."""
 

@@ -32,7 +32,6 @@ def trace(
     keep: Sequence[str] = KEEP,
     couplings: str | Tensor | None = None,
     iterations: int | None = None,
-    chunk: int | None = None,
     seed: int = 0,
 ) -> Trace:
     """Run a network and return what happened inside; the network is left as it was found.
@@ -50,8 +49,7 @@ def trace(
                 routes. With "shuffled" and "matched", entry r of the trace is of a run in which
                 every iteration has the couplings that replace those of iteration r.
     iterations  of the routing of that layer, instead of its own.
-    chunk       images at a time; None chooses from the size of one image's trace.
-    seed        of random couplings; the draws do not depend on `chunk`.
+    seed        of random couplings.
 
     Raises
     ------
@@ -69,16 +67,13 @@ def trace(
     images = inputs_of(model, images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
-    chunk = None if chunk is None else whole_number("chunk", chunk)
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk must be at least 1 image, got {chunk}")
     if layer != -1 and layer == len(abilities(model).grids) - 1:
         layer = -1  # by another index: a network that shows one layer takes none
     if iterations is not None:
         iterations = whole_number("routing iterations", iterations)
     options = {"layer": layer, "couplings": couplings, "iterations": iterations}
     options["seed"] = whole_number("seed", seed)
-    return _Pass(model, parts, **options).over(images, chunk, required=required)
+    return _Pass(model, parts, **options).over(images, required=required)
 
 
 class _Pass:
@@ -104,7 +99,7 @@ class _Pass:
         self.generator = torch.Generator().manual_seed(seed)
         self.like = like_of(model)
 
-    def over(self, images: Tensor, chunk: int | None, *, required: Sequence[str]) -> Trace:
+    def over(self, images: Tensor, *, required: Sequence[str]) -> Trace:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
         verify_once(self.model, images)
         with inference(self.model):
@@ -119,13 +114,12 @@ class _Pass:
             fused = self.couplings is None and not {"votes", *PER_ITERATION} & set(self.parts)
             most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model, not fused))
             count = max(1, -(-len(images) // most))
-            chunk = chunk or max(1, -(-len(images) // count))  # about equal ones
             whole: dict[str, Tensor] = {}
             filled: Counter[str] = Counter()  # images
             if self.couplings is None and len(images) == 1:
                 batches = [first]
             else:
-                batches = self.batches(images, chunk)
+                batches = self.batches(images, -(-len(images) // count))  # about equal ones
             for batch in batches:
                 for name, value in batch.items():
                     axis = int(name in PER_ITERATION)

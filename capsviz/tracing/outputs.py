@@ -28,7 +28,7 @@ def right(models: Iterable, images: Tensor, labels: Tensor) -> np.ndarray:
     return torch.stack([predict(scores(one, images)) == labels for one in models]).numpy()
 
 
-def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
+def scores(model, images: Tensor) -> Tensor:
     """Return the scores of images, (N, J) in [0, 1], on the CPU; the largest is the prediction.
 
     They are activations of the class capsules, or probabilities of a network without capsules.
@@ -36,7 +36,6 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     Parameters
     ----------
     images  (N, C, H, W) float in [0, 1], on any device.
-    chunk   images at a time; None chooses from the size of an image.
 
     Raises
     ------
@@ -44,10 +43,10 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     """
     able = abilities(model)
     if able.has_capsules:
-        return trace(model, images, keep=("lengths",), chunk=chunk).require("lengths")
+        return trace(model, images, keep=("lengths",)).require("lengths")
     images, like = inputs_of(model, images), like_of(model)
     with inference(model):
-        parts = images.split(chunk or images_at_a_time(model))
+        parts = images.split(images_at_a_time(model))
         pieces = [model(part.to(like)).lengths.cpu() for part in parts]
     values = torch.cat(pieces)  # outside: no inference tensor
     return require_finite(values, f"the scores of the network '{able.name}'")

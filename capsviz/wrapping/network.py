@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -77,8 +76,6 @@ class Inferred:
 class Bare(nn.Module):
     """A network without capsules, or of which only scores are known: it can be evaluated."""
 
-    again: Callable[[nn.Module], nn.Module]  # wraps a network as this one was
-
     def __init__(
         self, network: nn.Module, recipe: Recipe, inferred: Inferred, card: Mapping | None = None
     ):
@@ -86,16 +83,6 @@ class Bare(nn.Module):
         self.network, self.recipe, self.inferred = network, recipe, inferred
         self.card: dict[str, Any] = dict(card or {})
         self.config = {"image_shape": recipe.image_shape, "classes": recipe.classes}
-
-    def __reduce__(self):
-        """Pickle the network inside: when it is read it is wrapped again, with the same options."""
-        return self.again, (self.network,), {"training": self.training, "card": self.card}
-
-    def __deepcopy__(self, memo):
-        """Copy what was found, too: nothing is wrapped again."""
-        memo[id(self)] = copied = type(self).__new__(type(self))
-        vars(copied).update(copy.deepcopy(vars(self), memo))
-        return copied
 
     @property
     def image_bytes(self) -> int:

@@ -12,7 +12,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -47,7 +46,6 @@ from capsviz.wrapping.taps import (
 )  # fmt: skip
 
 NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
-WEIGHINGS = ("sigmoid", "div", "clamp", "relu", "exp")  # that are offered without a softmax
 FIXED = "invalid for input of size"  # torch's message for a view
 
 
@@ -124,7 +122,6 @@ def wrap(
                 (it names the option and the line), several candidates for one part (it lists
                 them), scores out of [0, 1], or scores that depend on the other images of a batch.
     """
-    options = {name: value for name, value in locals().items() if name not in ("network", "card")}
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
@@ -156,7 +153,6 @@ def wrap(
         _look_below(wrapped, recorded)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
-    wrapped.again = partial(wrap, **options)
     return wrapped
 
 
@@ -304,19 +300,13 @@ def _no_capsules(
         words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
         words += f" (one of them no class? then classes={classes + 1})"
-    for other in WEIGHINGS:
-        found = [one for one in layers(flow, batch, classes, other) if one.parents == classes]
-        ends = [one.rounds[-1] for one in found]
-        negative = [bool((one.product.weights(one.event.inputs) < 0).any()) for one in ends]
-        found = [one for one, below in zip(found, negative, strict=True) if not below]
-        if found and other != weighing:
-            words += f"; {other} weighs votes of {found[-1]}: is it couplings='{other}'?"
     return (
         f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents in a "
         f"pass of {batch} inputs{words}; "
-        "name the couplings by couplings='module.method:variable' ('method:variable' of the "
-        "network itself) or couplings=lambda output: ..., give the network a `look`, or, if it has "
-        "none, wrap it with couplings=None: then evaluate, sweep and corrupt can be run"
+        "name the couplings by couplings='sigmoid' or another function of torch that makes them, "
+        "'module.method:variable' ('method:variable' of the network itself) or couplings=lambda "
+        "output: ..., give the network a `look`, or, if it has none, wrap it with couplings=None: "
+        "then evaluate, sweep and corrupt can be run"
     )
 
 

@@ -34,10 +34,11 @@ def test_where_a_child_gives_all_of_itself_the_controls_are_not_scaled_by_one_bi
 
 
 @pytest.mark.parametrize("shape", [(12, 3), (8, 12, 3)])
-@pytest.mark.parametrize("chunk", [None, 3])
-def test_couplings_can_be_given(network, tiny_images, shape, chunk):
+@pytest.mark.parametrize("chunk", [8, 3])
+def test_couplings_can_be_given(network, tiny_images, shape, chunk, monkeypatch):
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 2 * chunk)
     given = torch.rand(shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
-    seen = trace(network, tiny_images, couplings=given, chunk=chunk)
+    seen = trace(network, tiny_images, couplings=given)
     expected = given.expand(8, 12, 3)
     for used in seen.couplings:
         torch.testing.assert_close(used, expected)
@@ -146,11 +147,13 @@ def test_shuffled_couplings_are_the_images_own_in_another_order(model, tiny_imag
 
 
 @pytest.mark.parametrize("kind", ["random", "shuffled", "matched"])
-def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_images):
+def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_images, monkeypatch):
     model, state = build_strong(), torch.get_rng_state()
     whole = trace(model, tiny_images, couplings=kind, seed=3)
-    parts = trace(model, tiny_images, couplings=kind, seed=3, chunk=3)
-    alone = trace(model, tiny_images, couplings=kind, seed=3, keep=("lengths",), chunk=5)
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 6)
+    parts = trace(model, tiny_images, couplings=kind, seed=3)
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 8)
+    alone = trace(model, tiny_images, couplings=kind, seed=3, keep=("lengths",))
     torch.testing.assert_close(parts.couplings, whole.couplings, rtol=0, atol=1e-6)
     torch.testing.assert_close(alone.lengths, whole.lengths, rtol=0, atol=1e-5)
     other = trace(model, tiny_images, couplings=kind, seed=4)

@@ -26,12 +26,13 @@ class Plain(torch.nn.Module):
         return type("Output", (), {"lengths": lengths})
 
 
-def test_scores_that_are_nan_name_the_network_and_their_number(tiny_images):
+def test_scores_that_are_nan_name_the_network_and_their_number(tiny_images, monkeypatch):
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 3)
     images = tiny_images.clone()
     assert scores(Plain(), images).shape == (8, 3)
     images[[2, 6]] = 0  # 0 / 0
     with pytest.raises(ValueError, match=r"network 'plain' for 2 of 8 .* first for image 2"):
-        scores(Plain(), images, chunk=3)
+        scores(Plain(), images)
 
 
 def test_a_command_could_not_read_nan_and_was_not_asked_wrongly(tiny, tiny_images):
@@ -51,12 +52,13 @@ def test_a_command_could_not_read_nan_and_was_not_asked_wrongly(tiny, tiny_image
         ("primary", "children"),
     ],
 )
-def test_no_part_of_a_trace_that_is_read_is_nan(tiny, tiny_images, part, words):
+def test_no_part_of_a_trace_that_is_read_is_nan(tiny, tiny_images, part, words, monkeypatch):
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 6)
     with torch.no_grad():
         tiny.conv1.bias[0] = torch.nan
     options = {} if part is None else {"keep": part}
     with pytest.raises(ValueError, match=f"the {words} of the network .* for 8 of 8 images"):
-        trace(tiny, tiny_images, chunk=3, **options)
+        trace(tiny, tiny_images, **options)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ BLACK = torch.zeros(2, 1, 21, 19)
         (BLACK + 200, {}, "got values from 200 to 200: divide them by 255"),
         (BLACK[0], {}, r"float images .*: one image is images\[None\]"),
         (BLACK.numpy(), {}, r"torch.Tensor, got ndarray: torch.from_numpy\(images\)"),
-        (BLACK, {"chunk": 0}, "chunk.*0"),
         (BLACK, {"seed": "one"}, "seed must be a whole number"),
         (BLACK, {"keep": "coupling"}, "mean 'couplings'"),
         *((BLACK, {"iterations": n}, f"iterations must be .*{n}") for n in (0, 1.5, "two", True)),
@@ -94,9 +93,10 @@ def test_votes_are_not_made_where_no_one_asks_for_them(tiny, tiny_images, monkey
 
 @pytest.mark.parametrize("couplings", [None, "uniform", "random"])
 @pytest.mark.parametrize("chunk", [1, 3, 8, 100])
-def test_chunks_give_the_same_answer(network, tiny_images, chunk, couplings):
+def test_chunks_give_the_same_answer(network, tiny_images, chunk, couplings, monkeypatch):
     whole = trace(network, tiny_images, couplings=couplings)
-    parts = trace(network, tiny_images, couplings=couplings, chunk=chunk)
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 2 * chunk)  # half, with votes
+    parts = trace(network, tiny_images, couplings=couplings)
     same(parts, whole, rtol=0, atol=1e-5)
 
 
@@ -182,10 +182,11 @@ def test_a_part_that_only_some_batches_have_is_not_in_a_trace(tiny, tiny_images,
 
     def some(images, **options):
         shown = look(images, **options)
-        return shown if len(images) == 5 else {"lengths": shown["lengths"]}
+        return shown if len(images) == 3 else {"lengths": shown["lengths"]}
 
     monkeypatch.setattr(tiny, "look", some)
-    traced = trace(tiny, tiny_images, keep=("reconstruction", "lengths"), chunk=5)
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 3)
+    traced = trace(tiny, tiny_images, keep=("reconstruction", "lengths"))
     assert traced.reconstruction is None and len(traced.lengths) == len(tiny_images) == 8
 
 

@@ -99,9 +99,10 @@ def test_the_memory_of_training_grows_with_the_batch(name):
     assert model.training_bytes(1) > 16 * weights
 
 
-def test_networks_without_capsules_give_scores_but_no_trace(generator):
+def test_networks_without_capsules_give_scores_but_no_trace(generator, monkeypatch):
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_IMAGES", 2)
     model, images = build("resnet"), torch.rand(5, 2, 21, 19, generator=generator)
-    found = tracing.scores(model, images, chunk=2)
+    found = tracing.scores(model, images)
     torch.testing.assert_close(found, model(images).lengths, rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="does not say what is inside"):
         tracing.trace(model, images)
