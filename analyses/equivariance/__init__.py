@@ -6,7 +6,7 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import at_most_one, mean
+from capsviz.statistics.replicates import at_most_one
 from capsviz.statistics.words import in_a_row, sentence, untrained_of
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
@@ -65,19 +65,13 @@ class Result(NamedTuple):
     unchanged: Estimate  # (S, F, A) R2 of the unwarped image's vector
     mean: Estimate  # (S, F) R2 of the affine maps of all sizes together
     probe: Estimate  # (S, F) R2 of the size read from a vector
-    probe_error: np.ndarray  # (S, F) its root mean squared error, in the unit
     n: int
     dataset: str
-    resamples: int
-    variance_kept: np.ndarray  # (S, F) share within a class that the PCA keeps
     fit_counts: list[int]  # T images a class, ascending; fits above: of the last, or of halves
     by_count: Estimate  # (S, F, T) `mean` of fits on so many
     fit_of: str  # what the fits are on
     seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
-    passes: int  # images of any size, warped or not, times networks that saw them
-    seconds: float
-    by_seed: np.ndarray  # (S, F, 2) lowest and highest `mean` of a seed's control
     fill: str = "black"  # of `transforms.Fill`
 
     axes = {
@@ -93,11 +87,7 @@ class Result(NamedTuple):
         "by_count": "R² by images of a fit",
     }
     formats = dict.fromkeys(axes, ".2f")
-    over_runs = {
-        **dict.fromkeys(("probe_error", "variance_kept", "by_seed"), mean),
-        "seconds": sum,
-        **dict.fromkeys(axes, at_most_one),
-    }
+    over_runs = dict.fromkeys(axes, at_most_one)
 
 
 class _OverNetworks(Analysis):
@@ -192,13 +182,10 @@ class Law(NamedTuple):
     to_own: Estimate  # (S, F, L) `explained` less that of the own map, paired
     n: int
     dataset: str
-    resamples: int
     fit_count: int  # images of each class that a map is fitted on
     fit_of: str  # what they are
     seeds: int  # of an untrained network
     notes: list[str]  # what could not be had
-    passes: int  # images of any size, warped or not, times networks that saw them
-    seconds: float
     fill: str = "black"  # of `transforms.Fill`
 
     axes = dict.fromkeys(("explained", "change", "to_own"), ("sources", "warps", "laws"))
@@ -208,7 +195,7 @@ class Law(NamedTuple):
         "to_own": "R² less that of the own map",
     }
     formats = dict.fromkeys(axes, ".2f")
-    over_runs = {"explained": at_most_one, "change": at_most_one, "seconds": sum}
+    over_runs = dict.fromkeys(("explained", "change"), at_most_one)
 
 
 class Laws(_OverNetworks):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.statistics.comparison import compare_explained
-from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.estimate import stack
 from capsviz.statistics.runs import fields_over_draws
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
@@ -27,7 +27,6 @@ class Errors(NamedTuple):
     read: np.ndarray  # (N,) of the size read from a vector, mean over sizes
     range: np.ndarray  # (N,) of the mean size
     by_count: np.ndarray  # (T, N) as `fitted`, sum over sizes, by fits on fewer images
-    kept: np.ndarray  # (N,) share of the variance that the principal components keep
 
 
 class LawErrors(NamedTuple):
@@ -75,7 +74,7 @@ def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit
     The unwarped images come first, as in `sizes`. Vectors longer than `dimensions` are reduced by
     the PCA of `training` at all sizes; the curve's fits are on the first `fit` images and on fewer.
     """
-    training, test, kept = _reduce(training, test, dimensions)
+    training, test = _reduce(training, test, dimensions)
     A, N = len(sizes) - 1, test.shape[1]
     predicted = affine(training[0], training[1:])(test[0])
     fewer = [
@@ -92,7 +91,6 @@ def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit
         read=(off**2).mean(0),
         range=np.full(N, np.var(sizes)),
         by_count=np.stack([_squares(one - test[1:]).sum(0) for one in fewer]),
-        kept=np.full(N, kept),
     )
 
 
@@ -193,20 +191,18 @@ def ridge(sources: np.ndarray, targets: np.ndarray):
 
 
 def _reduce(training, test, dimensions: int):
-    """Both by the principal components of `training`, all its sizes; the share of variance kept."""
+    """Both by the principal components of `training`, all its sizes."""
     rows = training.reshape(-1, training.shape[2]).astype(float)
     count = min(dimensions, *rows.shape)
     if rows.shape[1] <= dimensions:
-        return training.astype(float), test.astype(float), 1.0
+        return training.astype(float), test.astype(float)
     from scipy.linalg import eigh
 
     centre = rows.mean(0)
     rows -= centre
     covariance, F = rows.T @ rows, rows.shape[1]
-    values, axes = eigh(covariance, subset_by_index=[F - count, F - 1])
-    whole = np.trace(covariance)
-    share = values.sum() / whole if whole > 0 else 1.0
-    return (training - centre) @ axes, (test - centre) @ axes, float(share)
+    _, axes = eigh(covariance, subset_by_index=[F - count, F - 1])
+    return (training - centre) @ axes, (test - centre) @ axes
 
 
 def _squares(difference: np.ndarray) -> np.ndarray:
@@ -225,13 +221,7 @@ def explained(errors: list[list[list]], over: Callable, counts: np.ndarray) -> d
             over([some[k % len(some)] for some in rows], counts) for k in range(max(map(len, rows)))
         ]
         each.append(fields_over_draws(drawn, R2))
-        if "mean" in drawn[0]:
-            means = [one["mean"].value for one in drawn]
-            each[-1]["by_seed"] = np.stack([np.min(means, 0), np.max(means, 0)], -1)
-    return {
-        name: (stack if isinstance(one, Estimate) else np.stack)([f[name] for f in each], 1)
-        for name, one in each[0].items()
-    }
+    return {name: stack([fields[name] for fields in each], 1) for name in each[0]}
 
 
 def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
@@ -252,8 +242,6 @@ def affine_fields(errors: list[Errors], counts: np.ndarray) -> dict:
         "mean": compare((one.fitted.sum(0) for one in errors), whole),
         "by_count": stack([compare((e.by_count[t] for e in errors), whole) for t in range(T)], 1),
         "probe": compare((e.read for e in errors), np.stack([e.range for e in errors])),
-        "probe_error": np.sqrt([one.read.mean() for one in errors]),
-        "variance_kept": np.array([one.kept.mean() for one in errors]),
     }
 
 

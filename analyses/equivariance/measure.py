@@ -1,6 +1,5 @@
 """Vectors of images and of warped images, and the errors of fits on others, for `equivariance`."""
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.equivariance.fits import LEAST, explained
 from capsviz.inputs.samples import halves, training_images
-from capsviz.statistics.comparison import RESAMPLES, draw_resamples
+from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.intervals import require_two
 from capsviz.statistics.words import untrained_of
 from capsviz.tracing import features
@@ -72,12 +71,11 @@ def compare(
     ValueError  for a first network without capsules, or fewer than 8 images of a class to fit on,
                 or 2 to measure.
     """
-    begin = time.perf_counter()
     require_two(len(images))
     data = gather(images, labels, fit, **training_images(inputs, fit))
     (first, model), *others = networks.items()
     pose = features(model, images[:1], labels[:1]).shape[1]
-    notes, looking = list(data.notes), 0
+    notes = list(data.notes)
 
     def untrained(seed):
         for name, one in checkpoint.controls(model, seed, images, notes=notes):
@@ -102,11 +100,9 @@ def compare(
         for kind, source in turn():
             own, dimensions[kind] = _errors(source, data, by_size, errors_of, pose, fill)
             errors.setdefault(kind, []).append(own)
-            looking += isinstance(source, torch.nn.Module)
             del source
     sources = sorted(errors, key={"pixels", RANDOM}.__contains__)  # networks first
     by_warp = [[[one[f] for one in errors[s]] for s in sources] for f in range(len(by_size))]
-    passes = len(data.images) * (1 + sum(len(each) - 1 for each in by_size.values()))
     counts = draw_resamples(len(images), seed=seed)
     fields = {
         **explained(by_warp, over, counts),
@@ -118,12 +114,9 @@ def compare(
         "n": len(images),
         "fill": fill,
         "dataset": dataset,
-        "resamples": RESAMPLES,
         "fit_of": "training images" if len(data.folds) == 1 else "images (the halves take turns)",
         "seeds": seeds if untrained_of(sources) else 0,
         "notes": notes,
-        "passes": passes * looking,
-        "seconds": round(time.perf_counter() - begin, 1),
     }
     return fields, pose, data.fit
 

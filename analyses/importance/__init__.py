@@ -70,17 +70,12 @@ class Statistics(NamedTuple):
     kinds: list[str]
     base: Estimate  # (2,) true activation and accuracy with all children
     activation_change: dict[str, Estimate]  # (G,) without each group
-    accuracy_change: dict[str, Estimate]  # (G,)
     control_activation_change: dict[str, Estimate]  # () without random ones of the norm of a group
     # drawn at random for each image
-    control_accuracy_change: dict[str, Estimate]  # ()
-    rank_agreement: dict[str, float]  # Spearman's, with the importance on other images
     orders: list[str]  # (3,) random, least important first, most important first
     removed: dict[str, np.ndarray]  # (S,) groups removed at each step
     curve_accuracy: dict[str, Estimate]  # (3, S)
-    curve_activation: dict[str, Estimate]  # (3, S)
     area_accuracy: dict[str, Estimate]  # (3,) mean height; difference: less that at random
-    area_activation: dict[str, Estimate]  # (3,)
     levels: list[int]  # (K,) that couplings are rounded to
     entropy_bits: Estimate  # (K,) of the dictionary of a class, mean over classes
     keys: np.ndarray  # (K,) distinct trees of a class, mean over classes
@@ -101,21 +96,21 @@ class Statistics(NamedTuple):
 
     axes = {
         "base": (("true activation", "accuracy"),),
-        **dict.fromkeys(("curve_accuracy", "curve_activation"), ("orders", "removed")),
+        "curve_accuracy": ("orders", "removed"),
         "rounded_accuracy": ("rounded",),
-        **dict.fromkeys(("area_accuracy", "area_activation"), ("orders",)),
+        "area_accuracy": ("orders",),
         **dict.fromkeys(("entropy_bits", "apart_bits", "untrained_bits"), ("levels",)),
         "first_activation_change": (("most important group", "random ones of its norm"),),
     }
     rounded = property(lambda self: ["own couplings", *map(str, self.levels)])
     titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",
               "first_activation_change": "change of the true activation"}  # fmt: skip
-    formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
+    formats = dict.fromkeys(("area_accuracy", "rounded_accuracy"), ".1%")
     over_runs = {
         **dict.fromkeys(("base", "curve_accuracy"), within_one),
         **dict.fromkeys(("area_accuracy", "rounded_accuracy"), within_one),
-        **dict.fromkeys(("activation_change", "accuracy_change"), UNORDERED),
-        **dict.fromkeys(("rank_agreement", "keys", "child_bits", "bound_bits"), mean),
+        "activation_change": UNORDERED,
+        **dict.fromkeys(("keys", "child_bits", "bound_bits"), mean),
         "first": None,
     }
 

@@ -255,21 +255,18 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     counts, base = draw_resamples(len(images), seed=seed), found["base", ""]
     fields: dict[str, Any] = defaultdict(dict)
     for kind, members in kinds.items():
+        activation, control = found["single", kind][:, 0], found["control", kind][:1]
+        fields["activation_change"][kind] = _paired(activation, base[0], counts)
+        fields["control_activation_change"][kind] = _paired(control, base[0], counts)[0]
+        curves = found["curves", kind][:, :, 1]  # (3, S, N)
         x = torch.tensor([0, *steps(len(members))]).double()
-        for what, name in enumerate(("activation", "accuracy")):
-            shares, curves = what == 1, found["curves", kind][:, :, what]  # (3, S, N)
-            control = _paired(found["control", kind][None, what], base[what], counts, shares)[0]
-            heights = torch.cat([base[what].expand(len(curves), 1, -1), curves], 1).double()
-            areas = torch.trapezoid(heights, x, dim=1) / x[-1]
-            single = found["single", kind][:, what]
-            fields[f"{name}_change"][kind] = _paired(single, base[what], counts, shares)
-            fields[f"control_{name}_change"][kind] = control
-            fields[f"curve_{name}"][kind] = stack(_mean(one, counts, shares) for one in curves)
-            fields[f"area_{name}"][kind] = compare_means(areas.numpy(), counts, shares=shares)
+        heights = torch.cat([base[1].expand(len(curves), 1, -1), curves], 1).double()
+        areas = torch.trapezoid(heights, x, dim=1) / x[-1]
+        fields["curve_accuracy"][kind] = stack(_mean(one, counts, True) for one in curves)
+        fields["area_accuracy"][kind] = compare_means(areas.numpy(), counts, shares=True)
         changes = torch.stack([found["single", kind][first[kind], 0], found["matched", kind][0]])
         change = compare_means((changes - base[0]).numpy(), counts, shares=False)
         fields["first_activation_change"][kind] = change
-        fields["rank_agreement"][kind] = rank_agreement(rank[kind], _effect(found, kind))
         fields["removed"][kind] = np.array(steps(len(members)))
     return {
         **fields,
@@ -289,9 +286,9 @@ def _effect(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
     return (found["base", ""][0] - found["single", kind][:, 0]).mean(1)
 
 
-def _paired(values: Tensor, base: Tensor, counts, shares: bool) -> Estimate:
-    """Return means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
-    less = compare_means(torch.cat([base[None], values]).numpy(), counts, shares=shares).difference
+def _paired(values: Tensor, base: Tensor, counts) -> Estimate:
+    """Return means of activations (G, N) less those of base (N,)."""
+    less = compare_means(torch.cat([base[None], values]).numpy(), counts, shares=False).difference
     assert less is not None  # of several rows there is one
     return Estimate(less.value[1:], less.ci95[1:], len(base))
 
@@ -299,15 +296,6 @@ def _paired(values: Tensor, base: Tensor, counts, shares: bool) -> Estimate:
 def _mean(rows: Tensor, counts, shares: bool) -> Estimate:
     """Return means of rows (K, N), without their differences."""
     return replace(compare_means(rows.numpy(), counts, shares=shares).undrawn(), difference=None)
-
-
-def rank_agreement(one: Tensor, other: Tensor) -> float:
-    """Spearman's correlation of two importances (G,) of the same groups; NaN where one is flat."""
-    from scipy.stats import spearmanr  # takes time to import
-
-    if float(one.std()) == 0 or float(other.std()) == 0:
-        return float("nan")
-    return float(spearmanr(one, other).statistic)
 
 
 def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:

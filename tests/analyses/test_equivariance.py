@@ -125,11 +125,10 @@ def test_errors_are_squares_image_by_image():
     assert errors.unchanged == pytest.approx(((asked[1:] - asked[0]) ** 2).sum(2))
     assert errors.spread[2] == pytest.approx(((asked[3] - known[3].mean(0)) ** 2).sum(1))
     assert errors.range == pytest.approx(np.full(10, 2.0))  # of -2, -1, 0, 1, 2
-    assert errors.kept == pytest.approx(np.ones(10))
 
 
 def test_long_vectors_are_reduced_by_the_images_of_the_fit():
-    """The share of variance is that of scikit-learn's PCA, and R2 is of what is kept."""
+    """By scikit-learn's PCA, too; R2 is of what is kept."""
     from sklearn.decomposition import PCA
 
     v, other = drawn(60, 9)
@@ -137,7 +136,6 @@ def test_long_vectors_are_reduced_by_the_images_of_the_fit():
     known, asked = values[:, :40], values[:, 40:]
     errors = fits.of_class(asked, known, SIZES, 4, 40)
     axes = PCA(4).fit(known.reshape(-1, 9))
-    assert errors.kept == pytest.approx(np.full(20, axes.explained_variance_ratio_.sum()))
     asked = np.stack([axes.transform(one) for one in asked])
     known = np.stack([axes.transform(one) for one in known])
     twin = fits.of_class(asked, known, SIZES, 4, 40)
@@ -219,14 +217,7 @@ def test_kinds_shapes_and_intervals(result):
     assert result.dimensions == [6, 6, 6, 12, 21 * 19, 6] and result.kept == 6
     assert result.fitted.value.shape == (6, 3, 4) and result.probe.value.shape == (6, 3)
     assert result.fit_counts == [10, 20] and result.by_count.value.shape == (6, 3, 2)
-    low, high = np.moveaxis(result.by_seed, -1, 0)
-    near = 1e-9  # of rounding
-    assert ((low - near <= result.mean.value) & (result.mean.value <= high + near)).all()
-    drawn = [s for s, name in enumerate(result.sources) if name in (*untrained, RANDOM)]
-    assert ((low < high)[drawn]).all() and np.allclose(np.delete(high - low, drawn, 0), 0)
     assert (result.mean.difference.value[0] == 0).all()
-    assert (result.variance_kept[:3] == 1).all() and (result.variance_kept[3:5] < 1).all()
-    assert result.passes == 6 * (N + M) * (1 + 3 * 4) and result.seconds > 0
 
 
 def test_the_key_says_of_which_vectors_principal_components_are_compared(result):
