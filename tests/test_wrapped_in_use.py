@@ -4,7 +4,6 @@ import copy
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,24 +180,6 @@ def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_ti
     finally:
         sys.setswitchinterval(before)
     assert wrong == []
-
-
-def test_a_change_of_the_process_lasts_until_the_last_thread_is_out():
-    made = []
-
-    @contextmanager
-    def change():
-        made.append("begin")
-        yield
-        made.append("end")
-
-    shared = environment.Shared(change)
-    shared.__enter__()
-    shared.__enter__()
-    shared.__exit__()
-    assert made == ["begin"]
-    shared.__exit__()
-    assert made == ["begin", "end"]
 
 
 GPU = torch.device("cuda", 0)

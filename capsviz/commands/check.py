@@ -85,7 +85,7 @@ def command(
     if part is not None and len(part):  # else noise
         facts["images"] = to_float(part.sample(min(IMAGES, len(part))).images)
     try:
-        with on_stderr:  # what the user's code prints
+        with on_stderr():  # what the user's code prints
             report = checks.run(module, **shape, **facts)._replace(network=name)
     except ValueError as error:
         if part is None or image_shape is not None or "refuses images" not in str(error):

@@ -1,16 +1,14 @@
 """Run a user's code: on the CPU if there is no GPU, uncompiled, and with its state put back.
 
-Some of this changes the whole process, so its threads share it (`Shared`).
+Some of this changes the whole process, so its threads take turns (`ALONE`).
 """
 
 import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import (
-    AbstractContextManager,
-    ExitStack,
     contextmanager,
     nullcontext,
     redirect_stdout,
@@ -29,34 +27,23 @@ TORCH = str(Path(torch.__file__).parent)
 OURS = str(Path(__file__).parents[1])
 
 
-class Shared:
-    """A context that any number of threads enter: the first makes a change, the last undoes it."""
-
-    def __init__(self, change: Callable[[], AbstractContextManager]):
-        self._change, self._lock, self._users = change, threading.Lock(), 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._stack = ExitStack()
-                self._stack.enter_context(self._change())
-            self._users += 1
-
-    def __exit__(self, *_) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._stack.close()
+ALONE = threading.RLock()  # held while the process, or a network's attributes, are changed
 
 
-on_stderr = Shared(lambda: redirect_stdout(sys.stderr))  # a command's own output stays apart
-_eager = Shared(lambda: torch.compiler.set_stance("force_eager"))  # torch's own, of all threads
+@contextmanager
+def on_stderr() -> Iterator[None]:
+    """Send what is printed to stderr: a command's own output stays apart."""
+    with ALONE, redirect_stdout(sys.stderr):
+        yield
 
 
-def uncompiled() -> AbstractContextManager:
+@contextmanager
+def uncompiled() -> Iterator[None]:
     """Run what `torch.compile` made as it was written: nothing inside compiled code is visible."""
     # without dynamo nothing can be compiled yet, and it is slow to import
-    return _eager if "torch._dynamo" in sys.modules else nullcontext()
+    compiled = "torch._dynamo" in sys.modules
+    with ALONE, torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        yield
 
 
 ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
@@ -123,7 +110,7 @@ def without_cuda() -> Iterator[None]:
     if torch.cuda.is_available():
         yield
     else:
-        with _cpu_for_gpu, _OnCPU():
+        with ALONE, _replaced(), _OnCPU():
             yield
 
 
@@ -166,9 +153,6 @@ def _replaced() -> Iterator[None]:
     finally:
         for where, name, value in old:
             setattr(where, name, value)
-
-
-_cpu_for_gpu = Shared(_replaced)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def open_network(
 
     def build(weights: str | Path | None = None) -> nn.Module:
         module, card = _built(*source, weights, dataset, device)
-        with on_stderr:
+        with on_stderr():
             network: Any = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if weights is None:  # its code brings them: results and decoders of others are not its own
             inner = as_written(_inner(module))
@@ -133,7 +133,7 @@ def _importing(file: Path) -> Iterator[None]:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        with without_cuda(), on_stderr:
+        with without_cuda(), on_stderr():
             yield
     finally:
         sys.argv = typed

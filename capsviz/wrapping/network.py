@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing, required
 from capsviz.tracing.record import PER_ITERATION
+from capsviz.wrapping.environment import ALONE
 from capsviz.wrapping.grid import NOWHERE, Places
 from capsviz.wrapping.recorder import like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
@@ -34,7 +34,6 @@ from capsviz.wrapping.taps import (
     taps_of,
 )
 
-ALONE = threading.RLock()  # held while attributes of a network are set, or its modules hooked
 OF_FILES = ("affnist", "curves")  # analyses of results, without a network
 
 
@@ -261,11 +260,7 @@ class Wrapped(Bare):
             if (shape := tuple(children.shape[1:])) != known.child_entry.shape:
                 raise ValueError(f"expected children of {known.child_entry.shape}, got {shape}")
             puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
-        with ExitStack() as stack:
-            if known.iterations or any(
-                isinstance(one, OfModule | Watched) for one in known.readers.values()
-            ):
-                stack.enter_context(ALONE)
+        with ALONE, ExitStack() as stack:
             stack.enter_context(self._iterating(iterations))
             modules = {one.module for one in listeners.values() if isinstance(one, OfModule)}
             variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]

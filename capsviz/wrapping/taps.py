@@ -88,7 +88,7 @@ class Recipe:
         mode.inputs = self.normalised(images)
         with (
             without_cuda() if self.cuda else nullcontext(),
-            on_stderr if self.aside else nullcontext(),
+            on_stderr() if self.aside else nullcontext(),
         ):
             try:
                 return mode.run(lambda: self.call(mode.network, mode.inputs))
