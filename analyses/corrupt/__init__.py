@@ -124,11 +124,7 @@ class Corrupt(Analysis):
         )
 
     def verdict(self, result) -> str:
-        worst = ", ".join(
-            f"{name} under {result.corruptions[int(errors.argmax())]}"
-            for name, errors in zip(result.networks, result.error.value, strict=True)
-        )
-        return f"The error is largest for {worst}."
+        return f"Errors on {result.n:,} {result.dataset} images under {result.source}."
 
     def table(self, result):
         from capsviz.analyses.corrupt import draw
