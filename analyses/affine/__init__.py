@@ -7,7 +7,6 @@ import numpy as np
 from capsviz.analysis import Analysis, Default, Fill, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import in_a_row
 
 SMALL = 0.98  # mean scale below which the verdict mentions it
 PLACES = ("untransformed", "inside", "outside")  # of the training shift range
@@ -122,9 +121,6 @@ class Affine(Analysis):
                 f" Variants that lose foreground pixels are drawn again, so the mean scale is "
                 f"{result.mean_scale:.2f}, not 1."
             )
-        if len(result.networks) > 1:
-            inside, outside = (_smallest(result, place) for place in range(2))
-            text += f" The gap is smallest for {inside} inside, and for {outside} outside."
         return text
 
     def table(self, result):
@@ -141,20 +137,6 @@ class Affine(Analysis):
             f"{self.intervals(result)}."
         )
         return header, rows, text
-
-
-def _smallest(result: Result, place: int) -> str:
-    """Name the network of the smallest gap, and those it is not clearly smaller than.
-
-    The first network is compared with all others, any other network with the first.
-    """
-    names, best = result.networks, int(result.gap.value[:, place].argmin())
-    assert result.gap.difference is not None
-    apart = result.gap.difference[:, place]
-    alike = [names[0]] if best and apart.high[best] >= 0 else []
-    if not best:
-        alike = [names[k] for k in range(1, len(names)) if apart.low[k] <= 0]
-    return names[best] + (f" (not clearly less than for {in_a_row(alike)})" if alike else "")
 
 
 def _trained_px(inputs) -> float | None:

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz import data
-from capsviz.inputs.opening import Inputs
 from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.transforms import corruptions
@@ -19,20 +17,6 @@ def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
     own = zlib.crc32(f"{name} {seed}".encode())
     draws = torch.Generator().manual_seed(own)
     return corruptions.apply(name, images, draws, severity)
-
-
-def published(inputs, n: int):
-    """Return a function: name -> the images of the real MNIST-C that belong to n of the inputs'."""
-    if (inputs.dataset.name, inputs.dataset.split) != ("mnist", "test"):
-        raise ValueError(f"MNIST-C is made of MNIST's test images, got {inputs.dataset.name}")
-
-    def read(name):
-        part = data.load("mnist_c", "test", inputs.data_dir, corruption=name)
-        if not part.labels.equal(inputs.dataset.labels):
-            raise ValueError(f"the labels of MNIST-C's {name} are not those of MNIST's test images")
-        return Inputs(inputs.model, part, inputs.source).images(n)[0]
-
-    return read
 
 
 def statistics(clean, wrong, counts) -> dict[str, Estimate]:

@@ -1,8 +1,6 @@
 """Predict the classes of your own pictures, and warn if they are unlike the training data."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,10 +150,9 @@ def square(step: np.ndarray) -> np.ndarray:
 )  # fmt: skip
 @writing.printed
 @options.device
-@click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
 @writing.as_json
 def command(
-    files, checkpoint, network, weights, dataset, data_dir, figure, printed, device, as_csv,
+    files, checkpoint, network, weights, dataset, data_dir, figure, printed, device,
     as_json, top, **preparation,
 ):  # fmt: skip
     """Predict each file, write what was asked for, and name those that could not be read."""
@@ -170,8 +167,6 @@ def command(
     from capsviz.tracing import abilities, score_name
     from capsviz.training import thresholds
 
-    if as_csv and as_json:
-        raise ValueError("--csv and --json exclude each other: drop one")
     if figure is None and (ignored := options.typed("width", "venue", "rc", "font", "force")):
         raise ValueError(
             f"no figure is drawn: drop {', '.join(ignored)}, or add --save-figure PATH"
@@ -217,9 +212,6 @@ def command(
     for name in nothing:
         failed(f"no picture in '{name}'")
     records, drawn, done, brightest = [], [], 0, 0
-    if as_csv:
-        pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", score)]
-        tqdm.write(_csv(["file", *pairs, "reconstruction_sse", *ODD]))
     for reading in prediction.of_files(
         model, writing.progress("pictures")(paths), top=top, limits=limits, failed=failed,
         **preparation,
@@ -229,11 +221,6 @@ def command(
         file, classes, lengths, sse, *odd = record.values()
         if as_json:
             records.append(record)
-        elif as_csv:
-            unlike, reasons, pieces = odd
-            pairs = [cell for pair in zip(classes, lengths, strict=True) for cell in pair]
-            known = {None: "", True: "yes", False: "no"}[unlike]
-            tqdm.write(_csv([file, *pairs, sse, known, " ".join(reasons), pieces]))
         else:
             pairs = zip(classes, lengths, strict=True)
             tqdm.write(as_line(file, pairs, sse, remarks(*odd, score)))
@@ -277,11 +264,3 @@ def as_record(reading) -> dict[str, Any]:
         "reconstruction_sse": one.sse,
         **dict(zip(ODD, (one.unlike, one.reasons, reading.pieces), strict=True)),
     }
-
-
-def _csv(cells: Iterable) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(
-        f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
-    )
-    return text.getvalue()

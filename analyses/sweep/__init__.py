@@ -131,18 +131,11 @@ class Sweep(Analysis):
 
     def verdict(self, result) -> str:
         first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
-        over = f"over {result.warp} from {first} to {last}"
-        if len(result.names) == 1:
-            lowest = result.sizes[result.accuracy.value[0].argmin()]
-            return f"The accuracy of {result.names[0]} {over} is lowest at {lowest:g}{result.unit}."
-        best, less = int(result.area.value.argmax()), result.area.difference
-        shown = less.low[best] > 0 if best else (less.high[1:] < 0).all()
-        other = result.names[0] if best else "all others"
-        how = "clearly" if shown else "not clearly"
-        return (
-            f"{result.names[best]} has the highest mean accuracy {over}, {how} higher than that of "
-            f"{other}."
-        )
+        where, names = f"{result.warp} from {first} to {last}", result.names
+        if len(names) > 1:
+            return f"{len(names)} networks on {result.n:,} {result.dataset} images, {where}."
+        lowest = result.sizes[result.accuracy.value[0].argmin()]
+        return f"The accuracy of {names[0]} over {where} is lowest at {lowest:g}{result.unit}."
 
     def stem(self, base, result) -> str:
         return f"sweep-{result.warp}-{result.dataset}-{result.n}-images"

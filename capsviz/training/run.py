@@ -257,7 +257,7 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
         total=recipe.epochs * steps, initial=past * steps, disable=hidden, unit="step",
         smoothing=0.05,
     )  # fmt: skip
-    writer = Writer(output / "tensorboard", splits["validation"], past, report)
+    writer = Writer(output / "tensorboard", splits["validation"], past)
     about = _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):

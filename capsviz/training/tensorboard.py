@@ -1,7 +1,5 @@
 """TensorBoard: scalars and histograms of every epoch, and reconstructions below their inputs."""
 
-import threading
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,15 +20,11 @@ class Writer:
     """Writes TensorBoard's event files; call it with an epoch's record and the network.
 
     The first images of the data set are drawn. Events of a run that was killed after `finished`
-    epochs are written anew. If they cannot be written, `report` is called with a line, once.
+    epochs are written anew.
     """
 
-    def __init__(
-        self, folder: Path, dataset: Dataset, finished: int = 0,
-        report: Callable[[str], None] = lambda line: None,
-    ):  # fmt: skip
+    def __init__(self, folder: Path, dataset: Dataset, finished: int = 0):
         self.folder, self.finished = folder, finished
-        self.report, self.failed = report, False
         self.writer: Any = None
         first = dataset.take(slice(IMAGES))
         self.images = to_float(first.images)
@@ -38,22 +32,6 @@ class Writer:
 
     def __call__(self, epoch, model: nn.Module) -> None:
         """Log one `history.Epoch`, the network's weights and, where it has them, its gradients."""
-        self._guarded(self._log, epoch, model)
-
-    def _guarded(self, action: Callable, *arguments) -> None:
-        """Act unless files could not be written; a thread's own traceback is not printed."""
-        if self.failed:
-            return
-        hook, threading.excepthook = threading.excepthook, lambda _: None
-        try:
-            action(*arguments)
-        except OSError as error:  # a full disk: the run is worth more
-            self.failed = True
-            self.report(f"TensorBoard's events are no longer written: {error.strerror or error}")
-        finally:
-            threading.excepthook = hook
-
-    def _log(self, epoch, model: nn.Module) -> None:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
@@ -73,7 +51,7 @@ class Writer:
     def close(self) -> None:
         """Finish the event file."""
         if self.writer is not None:
-            self._guarded(self.writer.close)
+            self.writer.close()
 
 
 def _sample(values: Tensor) -> Tensor:

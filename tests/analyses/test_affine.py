@@ -60,14 +60,6 @@ def test_scales_that_do_not_fit_are_told_of(result, dots):
     assert f"mean scale is {large.mean_scale:.2f}" in Affine().verdict(large)
 
 
-def test_a_smallest_gap_is_said_to_be_so_only_where_it_is_clear(result, dots):
-    text = Affine().verdict(result)
-    assert "smallest for near (not clearly less than for all) inside" in text
-    assert text.endswith("and for all outside.")
-    turned = measured({"all": Middle(14), "near": Middle(4.5)}, *dots)
-    assert Affine().verdict(turned).endswith("and for all outside.")
-
-
 def test_a_network_of_the_middle_loses_what_is_moved_further(result):
     near, everything = result.accuracy[0], result.accuracy[1]
     assert near.value[0] == 1 and near.value[1] > 0.95 and near.value[2] < 0.5

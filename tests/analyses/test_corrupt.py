@@ -6,10 +6,8 @@ import torch
 from helpers.other_devices import elsewhere, same
 from helpers.plain_capsnet import Foreign
 
-from capsviz import data
 from capsviz.analyses.corrupt import Corrupt, measure
 from capsviz.analyses.corrupt.measure import statistics
-from capsviz.inputs.opening import Inputs
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -168,28 +166,6 @@ def test_a_single_network_has_no_ratios_to_itself(models, sample):
     alone = measured({"a": models["a"]}, *sample, only=("fog",))
     said = Corrupt().findings(alone) + str(Corrupt().table(alone))
     assert "mean error over corruptions" in said and "mCE" not in said and "total" not in said
-
-
-def write_published(root, dataset):
-    """The images of a data set, inverted, as MNIST-C's files of fog."""
-    folder = root / "mnist_c" / "fog"
-    folder.mkdir(parents=True)
-    np.save(folder / "test_images.npy", 255 - dataset.images.numpy().reshape(-1, 28, 28, 1))
-    np.save(folder / "test_labels.npy", dataset.labels.numpy())
-
-
-def test_published_images_are_those_of_the_clean_ones(digits, tmp_path):
-    part = data.Dataset(digits[0].mul(255).byte(), digits[1], tuple("0123456789"), "mnist", "test")
-    inputs = Inputs(Foreign(), part, "foreign", data_dir=tmp_path)
-    write_published(tmp_path, part)
-    images, _ = inputs.images(7)
-    found = measure.published(inputs, 7)("fog")
-    assert torch.allclose(found, 1 - images, atol=1e-6)
-    with pytest.raises(ValueError, match="unknown corruption in MNIST-C 'scale'"):
-        measure.published(inputs, 7)("scale")
-    np.save(tmp_path / "mnist_c" / "fog" / "test_labels.npy", 9 - digits[1].numpy())
-    with pytest.raises(ValueError, match="labels of MNIST-C's fog are not those of MNIST"):
-        measure.published(inputs, 7)("fog")
 
 
 def test_the_mean_of_one_corruption_has_its_interval_and_no_error_no_certainty():

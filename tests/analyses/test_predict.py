@@ -1,7 +1,5 @@
-"""`capsviz predict` as its user drives it: lines, tables, JSON, figures, and files that are bad."""
+"""`capsviz predict` as its user drives it: lines, JSON, figures, and files that are bad."""
 
-import csv
-import io
 import json
 import shutil
 
@@ -39,13 +37,12 @@ def truth():
     return [str(int(label)) for label in data.load("digits", "test").labels[:3]]
 
 
-def test_lines_json_and_csv_say_the_same(run, truth):
+def test_lines_and_json_say_the_same(run, truth):
     result = run("photos", "--topk", 2)
     assert result.exit_code == 0 and result.stderr == "3 pictures\n"
     records = json.loads(run("photos/*.jpg", "--json", "--topk", 2).stdout)
-    rows = list(csv.DictReader(io.StringIO(run("photos/*.jpg", "--csv", "--topk", 2).stdout)))
     assert [record["classes"][0] for record in records] == truth
-    for record, row, line in zip(records, rows, result.stdout.splitlines(), strict=True):
+    for record, line in zip(records, result.stdout.splitlines(), strict=True):
         pairs = zip(record["classes"], record["lengths"], strict=True)
         words = ", ".join(f"{name} ({length:.2f})" for name, length in pairs)
         assert line.startswith(f"{record['file']}: {words}; SSE ")
@@ -53,22 +50,15 @@ def test_lines_json_and_csv_say_the_same(run, truth):
             "file", "classes", "lengths", "reconstruction_sse", "unlike_training_data",
             "unlike_by", "pieces_of_ink",
         }  # fmt: skip
-        assert row["file"] == record["file"]
-        assert [row["class_1"], row["class_2"]] == record["classes"]
-        lengths = [float(row["length_1"]), float(row["length_2"])]
-        assert lengths == pytest.approx(record["lengths"], rel=1e-5)
-        assert lengths[0] > lengths[1] and len(record["lengths"]) == 2
-        assert float(row["reconstruction_sse"]) == pytest.approx(record["reconstruction_sse"], 1e-5)
-        assert row["unlike_training_data"] == ("yes" if record["unlike_training_data"] else "no")
-        assert row["unlike_by"].split() == record["unlike_by"]
-        assert int(row["pieces_of_ink"]) == record["pieces_of_ink"] >= 1
+        assert record["lengths"][0] > record["lengths"][1] and len(record["lengths"]) == 2
+        assert record["pieces_of_ink"] >= 1
 
 
 def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     (tmp_path / "photos" / "1b.png").write_text("hello")
-    result = run("photos", "none.png", "nothing*.png", "--csv")
+    result = run("photos", "none.png", "nothing*.png")
     assert result.exit_code == 1
-    assert len(result.stdout.splitlines()) == 4
+    assert len(result.stdout.splitlines()) == 3
     lines = result.stderr.splitlines()
     assert len(lines) == 5 and lines[-1].startswith("Error: 3 of the pictures")
     for name, line in zip(("nothing*.png", "1b.png", "none.png"), lines[1:], strict=False):
@@ -80,7 +70,6 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
     [
         (["empty"], "no picture in 'empty'"),
         (["*.gif"], "no picture in '*.gif'"),
-        (["photos", "--csv", "--json"], "exclude each other"),
         (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
     ],
 )
@@ -96,8 +85,6 @@ def test_a_network_without_capsules_is_flagged_by_its_probability_or_says_once_w
     for record in json.loads(run("photos", "--checkpoint", "mnist-resnet", "--json").stdout):
         assert record["reconstruction_sse"] is None
         assert record["unlike_training_data"] == (record["lengths"][0] < limit)
-    header = run("photos", "--checkpoint", "mnist-resnet", "--csv").stdout.splitlines()[0]
-    assert header.startswith("file,class_1,probability_1,class_2,probability_2,")
     for path in discovery.folder("capsviz.trained").glob("mnist-resnet.*"):
         shutil.copy(path, tmp_path)
     card = json.loads((tmp_path / "mnist-resnet.json").read_text())

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -20,7 +19,6 @@ from capsviz.inputs import context
 from capsviz.inputs.opening import open_inputs, open_networks
 from capsviz.results.sets import Settings
 from capsviz.statistics import calibration
-from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.transforms.warps import family_matrix, matrix, sizes, warp
 
@@ -172,20 +170,6 @@ def run_of_digits(tmp_path):
         for ending in ("safetensors", "json"):
             shutil.copy(discovery.root() / f"trained/digits.{ending}", folder / f"digits.{ending}")
     return folder
-
-
-def test_the_verdict_names_whom_the_best_network_is_compared_with(result):
-    """The third network is best, above the first for sure, and hardly above the second."""
-    less = Estimate(np.array([0.0, 0.19, 0.2]), np.array([[0, 0], [0.1, 0.3], [0.1, 0.3]]))
-    value = np.array([0.5, 0.69, 0.7])
-    area = Estimate(value, np.stack([value - 0.1, value + 0.1], 1), difference=less)
-    three = result._replace(names=["one", "two", "three"], area=area)
-    assert Sweep().verdict(three).endswith("60° to 90°, clearly higher than that of one.")
-    first = replace(area, value=value[::-1], difference=less * -1)
-    said = Sweep().verdict(three._replace(area=first))
-    assert said.startswith("one has") and said.endswith("clearly higher than that of all others.")
-    less.ci95[2, 0] = -0.1
-    assert "not clearly higher than that of one" in Sweep().verdict(three)
 
 
 def test_images_that_all_fail_at_the_same_sizes_prove_no_certainty():

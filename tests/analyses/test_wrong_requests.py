@@ -16,7 +16,7 @@ OWN = {
         ("--only", "apgd-ce", "--queries", "9"),
     ],
     "affine": [("--within", "99"), ("--n", "1")],
-    "corrupt": [("--only", "frog"), ("--n", "1"), ("--mnist-c",), ("--severity", "2")],
+    "corrupt": [("--only", "frog"), ("--n", "1"), ("--severity", "2")],
     "detect": [("--eps", "3"), ("--eps", "0.1", "--eps", "0.1"), ("--steps", "0"), ("--n", "1")],
     "equivariance": [("--fit", "5"), ("--law", "--warp", "zoom")],
     "faithfulness": [

@@ -121,18 +121,6 @@ def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert resumed.exit_code == 0 and "epoch 3/3" in resumed.stderr
 
 
-def test_events_that_cannot_be_written_cost_a_line_and_not_the_run(capfd):
-    assert run(*TRAIN, "--epochs", 1).exit_code == 0
-    (events,) = Path("out/tensorboard").iterdir()
-    size, limit = events.stat().st_size, 650_000  # more than the state
-    assert size < limit
-    with room_for(limit):
-        done = run(*TRAIN, "--epochs", 1 + limit // size + 5, "--resume")
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.count("TensorBoard's events are no longer written: ") == 1
-    assert "Traceback" not in done.stderr + "".join(capfd.readouterr())
-
-
 @pytest.mark.parametrize("mask", [0o077, 0o002])
 def test_a_file_has_the_permissions_that_the_umask_leaves(tmp_path, mask):
     before = os.umask(mask)

@@ -114,13 +114,3 @@ def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part
     assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3]
     assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 2, 3]
     assert [e.step for e in events.Images("input_and_reconstruction")] == [1, 2, 3]
-
-
-def test_a_folder_that_cannot_be_made_is_told_in_a_line(model, part, tmp_path):
-    (tmp_path / "file").touch()
-    lines = []
-    writer = Writer(tmp_path / "file", part, 0, lines.append)
-    writer(epoch(1), model)
-    writer.close()
-    (line,) = lines
-    assert line.startswith("TensorBoard's events are no longer written: ")
