@@ -106,18 +106,6 @@ def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
     assert torch.allclose(changed, ink, rtol=0.06)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"trained_px": -1}, "a variant inside shifts of -1 pixels"),
-        ({"trained_px": 20}, "a variant outside shifts of 20 pixels"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(more, message, dots):
-    with pytest.raises(ValueError, match=message):
-        measured({"a": Foreign()}, *dots, **more)
-
-
 def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     part = data.Dataset(
         torch.full((4, 1, 28, 28), 9, dtype=torch.uint8), torch.zeros(4, dtype=torch.long),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.command_line import fine, refused, run
+from helpers.command_line import fine, run
 
 from capsviz import data, results
 from capsviz.analyses import affnist
@@ -142,19 +142,6 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
     assert f"{100 * table.affine.value[1]:.2f}" in text
     assert f"{100 * table.affine.difference.value[1]:+.2f} [" in text
     assert "accuracy on affnist_like, average, full" in found.output
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        (("--task", "1/2"), 2, "drop --task or add --run"),
-        (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
-        (("--folder", "nowhere"), 1, "there is no folder 'nowhere'"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_a_line(words, code, text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    refused(run("affnist", *words), text, status=(code,))
 
 
 @pytest.fixture

@@ -157,14 +157,6 @@ def test_the_effect_of_a_position_is_what_its_class_loses(network, one):
     assert found[measure.GIVEN].isfinite().double().mean() == 1 / measure.TRIED
 
 
-def test_networks_for_other_images_are_refused_in_a_line():
-    digits = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2)
-    with pytest.raises(ValueError, match=r"images \(1, 64, 64\) of 10 classes.*got \(1, 28, 28\)"):
-        truth.grid_of(digits)
-    with pytest.raises(ValueError, match="at least 16 images, got 3"):
-        measure.evaluate(digits, 3, OPTIONS, 0)
-
-
 @pytest.mark.usefixtures("few")
 def test_a_wrapped_network_is_scored_as_well():
     with torch.random.fork_rng():

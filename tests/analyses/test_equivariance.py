@@ -235,12 +235,6 @@ def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found
     assert model.training and torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("seeds, named", [(2, True), (1, False), (0, False)])
-def test_a_caption_names_untrained_networks_only_if_intervals_are_over_some(result, seeds, named):
-    caption = equivariance.AffineMaps().caption(result._replace(seeds=seeds))
-    assert (", and over untrained networks" in caption) is named
-
-
 SIDES = np.arange(60), np.arange(60, 150)  # rows measured, rows fitted on, to test laws
 TIMES = np.array(equivariance.STEPS)  # whole warps
 CLASSES = np.arange(150) % 3

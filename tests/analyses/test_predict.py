@@ -65,19 +65,6 @@ def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
         assert name in line
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["empty"], "no picture in 'empty'"),
-        (["*.gif"], "no picture in '*.gif'"),
-        (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
-    ],
-)
-def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
-    (tmp_path / "empty").mkdir()
-    command_line.refused(run(*args), words)
-
-
 def test_a_network_without_capsules_is_flagged_by_its_probability_or_says_once_why_not(
     run, tmp_path
 ):

@@ -1,7 +1,6 @@
 """Probes: known answers, what no fit may see, control tasks, cycles, paths, and what is said."""
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -374,11 +373,3 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
     np.testing.assert_allclose(found.path_activations, shown, atol=0.02)
     assert found.capsule == int(found.activations[0].argmax())
     assert "along the path" in probes.Path().verdict(found)
-
-
-def test_captions_say_what_intervals_of_classes_and_of_pairs_are_over():
-    figures = Path(__file__).parents[2] / "figures"
-    one, _ = results.read_result(figures / "probes-mnist-1000-images.json")
-    for part in ("", "paths"):
-        said = probes.Probes().caption(one, part)
-        assert "for DCI over classes, for paths over pairs" in said

@@ -183,11 +183,6 @@ def test_intervals_are_those_of_couples(model, images, many):
     assert float(estimate.high - estimate.low) == pytest.approx(width, rel=0.15)
 
 
-def test_a_caption_says_how_many_couples_are_independent(many):
-    assert f"({many.couples} independent couples)" in transplant.OverPairs().caption(many)
-    assert many.couples == many.n // 2
-
-
 def test_couplings_that_are_made_again_for_each_couple_say_the_same(model, images, monkeypatch):
     def found():
         run = {"iterations": None, "seed": 0, "progress": iter}

@@ -171,15 +171,6 @@ def test_a_dose_that_is_not_reached_is_said(model, images):
     np.testing.assert_allclose(runs.half.value, result.half.value)
 
 
-@pytest.mark.parametrize(
-    ("doses", "message"),
-    [((1.0, float("nan")), "finite"), ((-1.0, 0.0), "above 0"), ((), "above 0")],
-)
-def test_doses_that_make_no_sense_are_refused(doses, message, model, images):
-    with pytest.raises(ValueError, match=message):
-        by_dose(model, images, doses=doses, **ASKED)
-
-
 def test_uniform_couplings_are_refused(images):
     with pytest.raises(ValueError, match="nothing to scale"):
         by_dose(build_tiny(routing="uniform"), images, **ASKED)

@@ -11,15 +11,6 @@ from helpers import public_layouts as foreign_networks
 from helpers import planted_bugs as planted
 from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, Saturated
 
-def number():
-    return 7
-
-def raises():
-    raise OSError("no disk")
-
-def nothing():
-    return []
-
 def heads():
     return foreign_networks.TwoHeads()
 
@@ -108,20 +99,3 @@ def test_one_of_several_softmaxes_is_named(run):
     result = run(*args, "--pair", "right", "--iterations", 3, "--json")
     verdicts = {one["check"]: one for one in json.loads(result.stdout)["verdicts"]}
     assert verdicts["wrong_iterations"]["numbers"] == {"made": 3, "declared": 3}
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["--network", "net.py:Correct", "--classes", 5], "give both"),
-        (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
-        (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
-        (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
-        (["--checkpoint", "digits", "--network", "net.py:Correct"], "exclude each other"),
-        (["--checkpoint", "digits", *SIZE], "for --network"),
-        (["--network", "net.py:Correct", "--dataset", "digits"], "name --image-shape C H W"),
-        (["--network", "net.py:Correct", "--dataset", "digits", *SIZE], "drop --classes"),
-    ],
-)
-def test_a_wrong_request_is_one_line_and_status_2(run, args, words):
-    command_line.refused(run(*args), words)

@@ -73,10 +73,6 @@ class Many(Drawn):
         mean = float(images.mean())
         return Statistics(Estimate([mean], [[0, 1]], len(images)), len(images), list(networks))
 
-    def check(self, *, start, **others):
-        if start == 1:
-            raise ValueError("--from 1 leaves out every image")
-
     def extra_files(self, result, path, **options):
         beside = path.with_suffix(".txt")
         beside.write_text(str(options))
@@ -116,23 +112,6 @@ def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
         {"by": "median", "start": None, "dark": False, "names": ("a", "b")}
     )
     assert f"wrote {path.relative_to(tmp_path)}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--n", 5, "--digit", 1), "--digit cannot be used beside --n: drop one of them"),
-        (("--from", 2), "'--from': 2.0 is not in the range 0<=x<=1"),
-        (("--n", 5, "--from", 1), "--from 1 leaves out every image"),
-        (("--from", 0.5), "one image is shown: drop --from, or add --n N"),
-        (("--by", "mode"), "'mode' is not one of 'mean', 'median'"),
-        (("--n", 5, "--format", "jpg"), "unknown format 'jpg'"),
-    ],
-)
-def test_a_wrong_request_is_refused_before_anything_is_opened(bright, tmp_path, words, message):
-    done = bright("--output", "out", *words, "--checkpoint", "nowhere")
-    assert done.exit_code == 2 and message in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def test_json_is_the_result_in_place_of_the_findings(bright):

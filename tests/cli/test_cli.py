@@ -84,46 +84,6 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
     assert json.loads(path.with_suffix(".json").read_text())["result"]["label"] is None
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["rotat"], ["unknown command 'rotat'", "did you mean 'rotate'"]),
-        (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
-        (["rotate", *DIGITS, "--step", 0], ["a step above 0"]),
-        (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
-        (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
-        (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
-        (["sweep", *DIGITS, "--n", 0], ["'--n'", "0 is not in the range"]),
-        (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
-        (["rotate", *DIGITS, "--width", "triple"], ["width 'triple'"]),
-        (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
-        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
-        (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
-        (["evaluate", "--dataset", "folder"], ["--data-dir"]),
-        (["train", "nmist"], ["unknown recipe 'nmist'"]),
-        (["evaluate", "--dataset", "emnist-digits"], ["EMNIST", "--data-dir"]),
-        (["train", "--dataset", "digits", "--epochs", 0], ["epochs must be at least 1"]),
-        (["train", "--dataset", "digits", "--routing", "dynamc"], ["did you mean 'dynamic'"]),
-        (["train", "digits", "--shift-px", 28], ["below the 28 pixels", "got 28"]),
-        (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
-        (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
-        (["rotate", "--dataset", "mnist"], ["MNIST", "--data-dir"]),
-    ],
-)
-def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
-    refused(run(*args), *words, status=(1, 2), usage=True)
-    assert not (tmp_path / "runs").exists()
-    assert not list(tmp_path.rglob("*.safetensors"))
-
-
-@pytest.mark.parametrize("command", ["evaluate", "train", "rotate"])
-def test_a_folder_that_is_not_named_was_asked_wrongly_and_one_that_is_absent_was_not(run, command):
-    words = (command, "--dataset", "folder")
-    assert run(*words).exit_code == 2
-    assert run(*words, "--data-dir", "nowhere").exit_code == 1
-    assert run(*words, "--data-dir", ".").exit_code == 2, "it has no class folders"
-
-
 def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
         shutil.copy(path, tmp_path)
@@ -136,12 +96,6 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     said = run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr
     assert said.startswith("digits test: 9 images (1, 28, 28) of 10 classes (0 0, 1 1, 2 0, ")
     assert len(said.splitlines()) == 1
-
-
-@pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])
-def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(run, words):
-    refused(run(*words, "--folder", "nowhere"), "there is no folder 'nowhere'", status=(1,))
-    refused(run(*words, "--folder", "."), "no results")
 
 
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):

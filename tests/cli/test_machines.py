@@ -95,21 +95,6 @@ def test_exported_data_and_sheets_are_whole_or_as_before(words):
     assert [(p.name, p.read_bytes()) for p in Path().iterdir()] == [(words[1], whole)]
 
 
-def test_a_sheet_in_an_unknown_format_is_refused_before_it_is_drawn():
-    refused = run("data", "digits", "--save-figure", "sheet.jpg")
-    assert refused.exit_code == 2 and "unknown format 'jpg'" in refused.stderr
-    assert not list(Path().iterdir())
-
-
-@pytest.mark.parametrize(("option", "ending"), [("--export", ".npz"), ("--save-figure", ".png")])
-def test_a_name_to_which_an_ending_would_be_added_is_refused(option, ending):
-    refused = run("data", "digits", option, "mine")
-    assert refused.exit_code == 2 and f"expected FILE{ending}" in refused.stderr
-    refused = run("data", "digits", "--export", "mine.csv")
-    assert refused.exit_code == 2 and "expected FILE.npz" in refused.stderr
-    assert not list(Path().iterdir())
-
-
 def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
     assert run(*TRAIN, "--epochs", 2).exit_code == 0
     with room_for(400_000):  # less than the state

@@ -107,10 +107,3 @@ def test_every_skeleton_works_and_its_test_passes(plugin, tmp_path):
         assert tests
         for passes in tests:
             passes()
-
-
-@pytest.mark.parametrize("name", ["two words", "_private"])
-def test_what_is_no_name_is_refused_in_a_line(name, tmp_path):
-    done = run("new", "routing", name, "--folder", tmp_path / "x")
-    assert done.exit_code == 2 and "expected a name of letters" in done.stderr
-    assert not (tmp_path / "x").exists()

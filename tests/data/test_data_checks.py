@@ -140,23 +140,3 @@ def test_the_command_knows_data_sets_and_files_of_arrays(tmp_path):
     lines = run(tmp_path / "x.npz").output.splitlines()
     assert lines[0] == "array images: (30, 9, 9) float64, 0 to 1"
     assert "of 2 classes (ant 10, bee 10)" in run(tmp_path / "x.npz").output
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("mnits", "unknown data set 'mnits', expected one of: .* or a folder or file"),
-        ("part", "part is not there: did you mean the folder 'parts'?"),
-        ("x.zip", "class folders in it, but .*x.zip is a file: unpack it"),
-        (".", "has no class folders with pictures in them"),
-    ],
-)
-def test_a_source_that_is_no_data_set_is_refused_in_one_line(
-    tmp_path, monkeypatch, source, message
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.zip").write_bytes(b"PK")
-    (tmp_path / "parts").mkdir()
-    said = run(source)
-    assert said.exit_code in (1, 2) and len(said.stderr.splitlines()) == 1
-    assert re.search(message, said.stderr), said.stderr

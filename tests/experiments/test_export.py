@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from helpers import command_line
 from helpers import public_layouts as zoo
 
 import capsviz
@@ -110,24 +109,6 @@ def test_the_images_of_a_run_are_not_needed(command, tmp_path, bare):
     done = bare(*command, "--checkpoint", "run")
     assert done.exit_code == 0 and not done.stderr, done.output
     assert "on 16 random images" in done.stdout or command == ["check"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "words"),
-    [
-        ("folder", ["--part", "votes"], "--part is for onnx and torch"),
-        ("steps", ["--part", "votes"], "--part is for onnx and torch"),
-        ("torch", ["--output", ".", "--force"], "'.' is a folder: name a file"),
-        ("folder", ["--network", "own.py:build"], "networks that capsviz trained or saved"),
-    ],
-)
-def test_an_export_that_cannot_be_is_refused_in_a_line(kind, more, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    own = "import capsviz\ndef build():\n    return capsviz.load('digits')\n"
-    (tmp_path / "own.py").write_text(own)
-    named = more if "--network" in more else ["--checkpoint", "digits", *more]
-    done = command_line.run("export", "--to", kind, *named)
-    assert done.exit_code == 2 and words in done.stderr, done.stderr
 
 
 def test_steps_take_couplings_in_place_of_the_networks_own(images, tmp_path, monkeypatch):

@@ -306,25 +306,6 @@ def test_the_command_lists_the_tables():
         assert f"{name} " in listed and reproductions.get(name).title in listed
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["papr"], "unknown table 'papr'"),
-        (["paper", "--seeds", 0], "--seeds must be at least 1"),
-        (["paper", "--show", "--limit", 3], "drop --limit"),
-        (["--epochs", 3], "--epochs without a table: expected one of ablations"),
-        (["paper", "--show"], "no results of the table 'paper'"),
-        (["12"], "finding 12: expected a number from 1 to 11"),
-        (["3x"], "finding 3x: expected a number"),
-        (["3", "--seeds", 2], "a finding takes --show and --folder alone: drop --seeds"),
-        (["3", "--show", "--epochs", 3], "a finding takes --show and --folder alone: drop"),
-    ],
-)
-def test_wrong_requests_are_refused_in_one_line(tmp_path, words, said):
-    command_line.refused(run(*words, "--folder", tmp_path), said)
-    assert not any(tmp_path.iterdir())
-
-
 def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp_path):
     done = run("any", "--folder", tmp_path, "--task", "7/8")
     assert done.exit_code == 0 and done.stdout == ""

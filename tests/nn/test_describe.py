@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from helpers.command_line import fine, refused
+from helpers.command_line import fine
 from helpers.fixtures import build_tiny
 from PIL import Image
 from torch import nn
@@ -182,20 +182,6 @@ def test_a_checkpoint_is_described_by_its_card(run):
     card = checkpoint.read_card(checkpoint.find("digits"))
     assert found["parameters"] == card["weights"]["parameters"]
     assert found["batch_size"] == card["recipe"]["batch_size"] and found["name"] == "digits"
-
-
-@pytest.mark.parametrize(
-    ("args", "text"),
-    [
-        (["--image-shape", 1, 10, 10], "too small"),
-        (["--image-shape", 1, 40, 40, "--pad-px", 6], "drop --pad-px"),
-        (["--option", "types=many"], "types must be a valid integer, got 'many'"),
-        (["--checkpoint", "digits", "--crop-px", 20], "drop --crop-px"),
-        (["mnist", "--checkpoint", "digits", "--classes", 3], "drop recipe, --classes"),
-    ],
-)
-def test_a_wrong_request_is_one_line(run, args, text):
-    refused(run(*args), text)
 
 
 def test_the_command_lists_the_settings_that_option_takes(run):

@@ -151,12 +151,6 @@ def test_widths_are_columns_or_inches():
             results.inches(wrong)
 
 
-def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_path):
-    with pytest.raises(ValueError, match="unknown format 'jpg'"):
-        results.save(tmp_path / "new" / "x", "rotate", result, formats=["png", "jpg"])
-    assert not (tmp_path / "new").exists()
-
-
 def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
     axes = Figure().add_subplot()
     ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import legibility
-from helpers.command_line import fine, refused, run
+from helpers.command_line import fine, run
 from helpers.training_runs import write_runs
 
 from benchmarks.shipped import shipped
@@ -277,23 +277,6 @@ def test_the_command_prints_and_writes_the_table(tmp_path):
     assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
     (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)
     assert row["cells"]["donor's class"]["estimate"]["value"] == 0.7
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["nowhere"], "unknown checkpoint 'nowhere'"),
-        (["empty"], "'empty' holds neither weights with a card nor results"),
-        (["digits", "digits"], "'digits' is named twice"),
-        (["broken.json"], "broken.json is not a card"),
-        (["digits", "--columns", "outsid"], "did you mean 'outside'"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, words, part):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "broken.json").write_text("{")
-    refused(compare(*words), part)
 
 
 def test_a_table_without_numbers_to_compare_is_written_and_not_drawn(tmp_path):

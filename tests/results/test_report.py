@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from helpers.browser import NEEDED, browser
-from helpers.command_line import fine, refused, run
+from helpers.command_line import fine, run
 
 from capsviz.results import report as reports
 from capsviz.results.report import choose
@@ -123,18 +123,6 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path):
     assert "Not measured: " in page and "reconstruct of mnist-resnet" in page
     assert "Not checked: it has no capsules" in page
     assert "sweep <small>compared</small>" in page and "corrupt" not in page
-
-
-def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("capsviz.results.report.collect", None)
-    for arguments, said in (
-        (["digits", "--only", "routin"], "did you mean 'routing'?"),
-        (["digits", "--output", path], "exists: add --force"),
-        (["digits", "--n", 400, "--output", tmp_path / "a.html"], "expected 1 to 360"),
-        (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
-    ):
-        refused(invoke(*arguments), said)
-    assert "--seeds-of" not in invoke("--help").stdout
 
 
 def test_where_nothing_can_be_drawn_no_page_is_written(tmp_path):

@@ -54,6 +54,8 @@ def test_the_grid_is_that_of_the_convolutions(side):
         ({"stem": "slim", "preset": "authors"}, "the preset 'authors' has the paper's stem"),
         ({"stem": "slim", "transform": "type"}, "for several positions, got one"),
         ({"iterations": 0}, "iterations must be at least 1, got 0"),
+        ({"types": 2.5}, "types must be a valid integer, got 2.5"),
+        ({"leaky": "yes"}, "leaky must be a valid boolean"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass"),
         ({"hidden": [8, 0]}, r"hidden\[1\] must be at least 1, got 0"),
         ({"reconstruction_weight": float("nan")}, "weight must be a finite number, got nan"),
@@ -78,10 +80,9 @@ def test_the_guard_asks_for_the_memory_of_the_transformation(monkeypatch):
         build_strong()
 
 
-@pytest.mark.parametrize("shape", [(8, 1, 19, 21), (8, 3, 21, 19), (1, 21, 19)])
-def test_images_of_another_shape_are_refused(tiny, shape):
-    with pytest.raises(ValueError, match=r"1, 21, 19.*got \(" + ", ".join(map(str, shape))):
-        tiny(torch.rand(shape))
+def test_images_of_another_shape_are_refused(tiny):
+    with pytest.raises(ValueError, match=r"1, 21, 19.*got \(8, 1, 19, 21"):
+        tiny(torch.rand(8, 1, 19, 21))
 
 
 def test_a_preset_yields_to_what_is_given():

@@ -169,8 +169,6 @@ def test_only_pixels_of_its_receptive_field_change_a_child(layer, images):
     [
         ({"pose": (4, 3)}, "pose must be a square matrix, at least 2 x 2, got"),
         ({"types": (8, 16)}, "types"),
-        ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
-        ({"final_temperature": 0.0}, "final_temperature must be greater than 0, got 0.0"),
         ({"image_shape": (1, 12, 17)}, "1 x 12 x 17 are too small for two capsule layers"),
     ],
 )

@@ -216,20 +216,6 @@ def test_the_backward_pass_may_lie_inside_autocast(name):
         all_close(torch.autograd.grad(made, tensors, materialize_grads=True), expected, 1e-6)
 
 
-@every_fused
-def test_fused_refuses_what_does_not_fit_in_a_line(name):
-    children, weight, options = drawn_capsules(name)
-    for wrong in ((children[0], weight), (children, weight[0]), (children[..., 1:], weight)):
-        with pytest.raises(ValueError, match=r"expected children \(B, I, D\) and weight"):
-            fused(name, 3, *wrong, **options)
-    if takes(name, "iterations"):
-        with pytest.raises(ValueError, match="at least 1, got 0"):
-            fused(name, 0, children, weight, **options)
-    if takes(name, "activations"):
-        with pytest.raises(ValueError, match=r"the children's activations \(B, I\): got none$"):
-            fused(name, 3, children, weight)
-
-
 @pytest.mark.parametrize(
     "name", [name for name in FUSED if name not in ("dynamic", "variational", "k_means", "uniform")]
 )

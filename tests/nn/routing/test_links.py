@@ -50,12 +50,6 @@ def test_a_stride_steps_over_children_and_what_does_not_fit_is_not_seen():
     assert links.child[3].tolist() == [14, 15, 16, 20, 21, 22, 26, 27, 28]
 
 
-@pytest.mark.parametrize(("kernel", "stride"), [(4, 1), (0, 1), (2, 0)])
-def test_a_kernel_that_does_not_fit_is_refused(kernel, stride):
-    with pytest.raises(ValueError, match=f"fits into 3 x 4 positions, got kernel {kernel}"):
-        convolution_links(GRID, kernel, stride)
-
-
 @every_competing
 @pytest.mark.parametrize("iterations", [1, 2, 3])
 def test_places_compete_as_in_the_literal_loops(name, iterations):
