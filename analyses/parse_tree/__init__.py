@@ -11,7 +11,7 @@ from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
-from capsviz.statistics.replicates import mean, within, within_one
+from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown
 
 OTHERS = 500  # images that means are of, at most
@@ -114,7 +114,6 @@ class Statistics(NamedTuple):
     classes: list[str]
     n: int
     dataset: str
-    tied: np.ndarray | None = None  # (6,) share in which no class is ahead of all others
     sources: list[str] | None = None  # (A,) couplings, and what they are made of
     with_class: Estimate | None = None  # (S, A) share of their variance; difference: less couplings
     own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
@@ -145,7 +144,6 @@ class Statistics(NamedTuple):
     over_runs = {
         **dict.fromkeys((*SHARES, "accuracy", "true_activation"), within_one),
         **dict.fromkeys(("correlation", "controlled"), within(-1, 1)),
-        "tied": mean,
     }
 
 

@@ -380,7 +380,7 @@ def _correlation(a: Tensor, b: Tensor) -> Tensor:
 
 
 def under_frozen(model, images, labels, own, known, generator, progress, counts) -> dict:
-    """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
+    """Accuracy and activations with frozen couplings, and why there are none."""
     try:
         activations = frozen(model, images, own, known, generator, progress)
     except ValueError as error:
@@ -392,7 +392,6 @@ def under_frozen(model, images, labels, own, known, generator, progress, counts)
         "frozen": list(FROZEN),
         "accuracy": compare_means((predicted == labels).numpy(), counts),
         "true_activation": compare_means(true.numpy(), counts, shares=False),
-        "tied": (predicted < 0).double().mean(1).numpy(),
         "notes": [],
     }
 

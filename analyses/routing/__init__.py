@@ -198,7 +198,6 @@ class Statistics(NamedTuple):
     largest_activation: np.ndarray  # (I,) of each capsule, over the images
     dead: int  # capsules whose largest activation is below `dead_norm`
     prefix: bool  # pass r of M is the result of r iterations; else each r was run by itself
-    tied: np.ndarray | None = None  # (M + K,) images in which no class is ahead of all others
 
     axes = dict.fromkeys(
         ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
@@ -216,7 +215,7 @@ class Statistics(NamedTuple):
         ("accuracy", "control_accuracy", "changed", "control_changed"), ".2%"
     ) | dict.fromkeys(("coupling_sd", "control_sd"), ".4f")
     over_runs = (
-        dict.fromkeys(("to_right", "to_wrong", "tied"), mean)
+        dict.fromkeys(("to_right", "to_wrong"), mean)
         | dict.fromkeys(("type_coupling", "child_activation", "largest_activation", "dead"))
         | dict.fromkeys(
             ("accuracy", "control_accuracy", "changed", "control_changed", "true_activation",
@@ -276,14 +275,9 @@ class OverImages(Analysis):
             what = "pass" if M == 1 else "iteration, with uniform couplings"
             text = f"The network routes in one {what}."
         effective, sd = (one.value[-1] for one in (result.effective_parents, result.coupling_sd))
-        lines = [text, spread(float(effective), result.coupling.value, sd)]
-        own = [] if result.tied is None else [result.tied[R - 1], *result.tied[M:]]
-        for name, count in zip(["its own", *result.controls], own, strict=False):
-            if count:
-                share = number(count / result.n, ".1%")
-                lines.append(f"With {name} couplings no class is ahead of all others in {share}.")
         every = len(result.largest_activation)
-        return "\n".join([*lines, f"{result.dead} of {every:,} lower-level capsules are dead."])
+        dead = f"{result.dead} of {every:,} lower-level capsules are dead."
+        return "\n".join([text, spread(float(effective), result.coupling.value, sd), dead])
 
     def heading(self, result, part="") -> str:
         if part:

@@ -115,8 +115,7 @@ def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:
         ("true_activation", estimate(true, share=True)),
     ):
         fields |= {name: one[:-K], f"control_{name}": one[-K:]}
-    tied = (predicted < 0).sum(1)
-    return fields | {"to_right": more[:-K], "to_wrong": less[:-K], "tied": tied}
+    return fields | {"to_right": more[:-K], "to_wrong": less[:-K]}
 
 
 def estimate(one: RunningMean, *, share: bool = False) -> Estimate:

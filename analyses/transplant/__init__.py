@@ -8,7 +8,7 @@ from capsviz.analysis import Analysis, Default, Flag, Iterations, Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import number, part_name, shown, strongest
+from capsviz.statistics.words import part_name, shown, strongest
 
 MOST = 0.5  # of the pairs
 CONDITIONS = (  # whose couplings
@@ -180,7 +180,6 @@ class Statistics(NamedTuple):
     n: int  # pairs
     classes: list[str]
     dataset: str
-    tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
     given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
 
@@ -191,7 +190,7 @@ class Statistics(NamedTuple):
     titles = {"as_partner": "classified as other-class donor", "as_own": "classified as recipient"}
     formats = dict.fromkeys(("as_own", "as_partner", "as_neither"), ".1%") | {"coupling_sd": ".4f"}
     over_runs = {
-        "couples": min, "n": min, "tied": mean,  # at least so many couples and pairs
+        "couples": min, "n": min,  # at least so many couples and pairs
         **dict.fromkeys(("as_own", "as_partner", "as_neither"), within_one),
     }  # fmt: skip
 
@@ -233,12 +232,7 @@ class OverPairs(Exchange):
         if not result.coupling_sd.value[OWN]:
             return "The couplings are uniform in every image: there is nothing to exchange."
         text = shown(result.as_partner[UNLIKE].low > MOST, "most images follow the donor at dose 1")
-        text += " See --by dose. Controls: shuffled couplings, and noise of equal s.d."
-        for name, share in zip(result.conditions, np.atleast_1d(result.tied), strict=False):
-            if share:
-                text += f"\nWith couplings '{name}' no class is ahead of all others in "
-                text += f"{number(share, '.1%')} of the pairs."
-        return text
+        return f"{text} See --by dose. Controls: shuffled couplings, and noise of equal s.d."
 
 
 def _over_runs(parts):

@@ -94,7 +94,7 @@ def outcomes(
     """Return what pairs of images are classified as under K couplings, (K, P) by name.
 
     `replaced(here, there)` are the couplings (B, I, J) of some recipients and donors, K of them.
-    `tied`, and `neither`, is where no class is ahead of all others.
+    Where no class is ahead of all others, it is `neither`.
     """
     predicted, parts = own.predicted, defaultdict(list)
     pairs = pairs_of(predicted, generator)
@@ -109,7 +109,6 @@ def outcomes(
             chosen = classes.expand(len(said), -1)[..., None]
             parts[f"{name}_activation"].append(said.gather(2, chosen)[..., 0])
         parts["as_neither"].append((won != predicted[here]) & (won != predicted[there]))
-        parts["tied"].append(won < 0)
         parts["coupling_sd"].append(torch.stack([coupling_sd(one) for one in couplings]))
     return {name: torch.cat(some, 1) for name, some in parts.items()}
 
@@ -142,12 +141,10 @@ def transplant(
 def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -> dict[str, Any]:
     """Return the fields of `Statistics` that are measured."""
     found = transplant(model, images, iterations=iterations, seed=seed, progress=progress)
-    tied = found.pop("tied")
-    counts = draw_resamples(tied.shape[1] // 2, seed=seed)
+    counts = draw_resamples(found["as_own"].shape[1] // 2, seed=seed)
     return {
         **{k: over_pairs(v, counts, shares=v.dtype == torch.bool) for k, v in found.items()},
-        **counted(tied),
-        "tied": tied.double().mean(1).numpy(),
+        **counted(found["as_own"]),
         "given": reason(model, "donor's class"),
         "iterations": iterations,
     }

@@ -241,9 +241,7 @@ def test_where_all_classes_tie_none_is_read(tiny_images):
     """Even couplings give all classes of self-routing the same activation: no answer."""
     result, _ = many(build_self_routing(), tiny_images)
     uniform = result.controls.index("uniform")
-    assert result.tied.tolist()[1 + uniform] == len(tiny_images) and result.tied[0] == 0
     assert result.control_accuracy.value[uniform] == 0
-    assert "no class is ahead of all others in 100.0 %" in routing.OverImages().verdict(result)
 
 
 class Schedule(Foreign):
