@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.discovery import parameters, require_known
+from capsviz.discovery import entries, parameters, require_known
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import CPU, is_literal, kept, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
@@ -151,7 +151,9 @@ class CapsuleLayer(nn.Module):
         with without_autocast(children.device):  # routing state stays float32
             votes = self.votes(self.exact(children))
         more = {"couplings": couplings, "iterations": iterations}
-        return votes, self.route_votes(votes, children, activations, **more)
+        ours = entries(routings.PACKAGE)[self.routing_name].ours
+        given = votes if ours else votes.clone()  # a plug-in may write over what it is given
+        return votes, self.route_votes(given, children, activations, **more)
 
     def route_votes(
         self, votes, children, activations=None, *, couplings=None, iterations=None

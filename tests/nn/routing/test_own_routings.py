@@ -77,6 +77,17 @@ def test_logits_that_are_written_over_are_told(plugin, tiny_images):
         capsviz.trace(build_tiny(routing="aliased"), tiny_images)
 
 
+def test_a_routing_that_writes_over_its_votes_is_traced_with_those_it_was_given(
+    plugin, tiny_images
+):
+    write(plugin, "keeps")
+    write(plugin, "writes", "(votes.mul_(2), whole)[1]")
+    models = [build_tiny(routing=name) for name in ("keeps", "writes")]
+    models[1].load_state_dict(models[0].state_dict())
+    kept, written = (capsviz.trace(one, tiny_images) for one in models)
+    assert torch.equal(kept.votes, written.votes) and torch.equal(kept.poses, written.poses)
+
+
 def test_the_skeleton_of_a_routing_keeps_the_laws_and_so_does_one_without_couplings(plugin):
     text = (discovery.root() / "capsviz/templates/routing.txt").read_text("utf-8")
     none = text.replace("(2 * logits).softmax(2)", "torch.zeros_like(logits)")
