@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 import torch
-import torch._dynamo.testing
 from helpers import public_layouts as zoo
 from helpers.public_layouts import CLASSES, EM, SHAPE, E, I, J, expected
 from torch.nn import functional
@@ -651,29 +650,30 @@ def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, image
     assert network.digits is compiled and network.conv._compiled_call_impl is not None
 
 
-class Compiled(zoo.Einsum):
-    """A method and a function of its own are compiled, each in its own way."""
-
-    squash = staticmethod(torch.compile(zoo.squash, backend="eager"))
-
-    def __init__(self):
-        super().__init__()
-        self.route = torch.compile(self.route, backend="eager")
-
-    def route(self, votes):
-        b = torch.zeros(votes.shape[:3])
-        for _ in range(3):
-            c = b.softmax(2)
-            v = self.squash(torch.einsum("bij,bije->bje", c, votes))
-            b = b + torch.einsum("bije,bje->bij", votes, v)
-        return v
-
-    def forward(self, x):
-        return self.route(torch.einsum("ijed,bid->bije", self.W, self.encode(x))).norm(dim=2)
-
-
 @pytest.mark.parametrize("options", [{}, {"couplings": "route:c"}], ids=str)
 def test_compiled_functions_inside_are_looked_at_as_they_were_written(options, images):
+    import torch._dynamo.testing
+
+    class Compiled(zoo.Einsum):
+        """A method and a function of its own are compiled, each in its own way."""
+
+        squash = staticmethod(torch.compile(zoo.squash, backend="eager"))
+
+        def __init__(self):
+            super().__init__()
+            self.route = torch.compile(self.route, backend="eager")
+
+        def route(self, votes):
+            b = torch.zeros(votes.shape[:3])
+            for _ in range(3):
+                c = b.softmax(2)
+                v = self.squash(torch.einsum("bij,bije->bje", c, votes))
+                b = b + torch.einsum("bije,bje->bij", votes, v)
+            return v
+
+        def forward(self, x):
+            return self.route(torch.einsum("ijed,bid->bije", self.W, self.encode(x))).norm(dim=2)
+
     net = wrapped(Compiled, **options)
     with torch.no_grad():
         own = expected(net.network, images)

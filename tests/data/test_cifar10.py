@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.datasets import CIFAR10
 
 from capsviz import data
 from capsviz.data import cifar10
@@ -18,6 +17,8 @@ from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
 
 def write_batches(root, monkeypatch, per_batch=1_004):
     """Batches as Krizhevsky's, and their checksums the expected ones; all training images."""
+    from torchvision.datasets import CIFAR10
+
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)

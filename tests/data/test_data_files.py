@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.io import savemat
-from torchvision.datasets import SVHN
 
 from capsviz import data
 from capsviz.data.smallnorb import PREFIX
@@ -79,6 +78,8 @@ def write_svhn(root, place="SVHN"):
 
 def expect(monkeypatch, path, url=None):
     """Make the checksum of a part of SVHN, and maybe its address, the expected one."""
+    from torchvision.datasets import SVHN
+
     known, name, _ = SVHN.split_list["test"]
     checksum = hashlib.md5(path.read_bytes()).hexdigest()
     monkeypatch.setitem(SVHN.split_list, "test", (url or known, name, checksum))

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torchvision.models.resnet import BasicBlock
 
 from capsviz import discovery
 from capsviz.nn import models, routing, stems
@@ -78,6 +77,8 @@ def test_a_trace_says_what_votes_are_multiplied_by(name):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_residual_block_is_torchvisions(stride):
+    from torchvision.models.resnet import BasicBlock
+
     theirs = BasicBlock(4, 6, stride, torch.nn.Conv2d(4, 6, 1, stride))
     own = resnet.Block(4, 6, stride, theirs.downsample)
     own.load_state_dict(theirs.state_dict())

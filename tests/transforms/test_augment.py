@@ -3,7 +3,6 @@
 import pytest
 import torch
 from helpers.crop_windows import windows
-from torchvision.transforms.v2 import functional as torchvision
 
 from capsviz.transforms.augment import Augmentation, draw_offsets, shift
 
@@ -82,6 +81,8 @@ def test_crops_are_all_windows_in_a_margin_of_zeros_and_half_may_be_mirrored(
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_brightness_and_contrast_are_those_of_torchvision(channels, generator):
+    from torchvision.transforms.v2 import functional as torchvision
+
     images = torch.randint(0, 256, (12, channels, 6, 7), generator=generator, dtype=torch.uint8)
     augmentation = Augmentation(brightness=0.6, contrast=0.9)
     draws = augmentation.draw(12, (channels, 6, 7), generator=generator)
@@ -151,6 +152,8 @@ def test_the_outside_of_shifted_and_rotated_images_may_be_their_edge_or_mean(fil
 
 @pytest.mark.parametrize("strength", [{"rotation_deg": 30}, {"scale": 0.3}, {"shear_deg": 20}])
 def test_rotations_scales_and_shears_are_those_of_torchvision(strength, generator):
+    from torchvision.transforms.v2 import functional as torchvision
+
     images = (torch.rand(50, 1, 7, 7, generator=generator) * 255).byte().repeat(1, 1, 4, 4)
     augmentation = Augmentation(**strength)
     draws = augmentation.draw(50, (1, 28, 28), generator=generator)
