@@ -199,13 +199,16 @@ class OverImages(Analysis):
 
 
 def compared(result) -> str:
-    """Say which other maps the routing map is shown to be more faithful than, and what lacks."""
+    """Say than which maps the routing map is more and less faithful, and what was left out."""
     texts = result.left_out
     if result.routed_less is not None:
-        above = np.array(result.names)[result.routed_less.low > 0]
-        which = in_a_row([f"'{name}'" for name in above]) if len(above) else "no other map"
-        text = f"By insertion minus deletion, the routing map is clearly more faithful than {which}"
-        texts = [text, *texts]
+        less = result.routed_less
+        more, fewer = (
+            in_a_row([f"'{name}'" for name in np.array(result.names)[which]] or ["no other map"])
+            for which in (less.low > 0, less.high < 0)
+        )
+        text = f"the routing map is clearly more faithful than {more}, and less than {fewer}"
+        texts = [f"By insertion minus deletion, {text}", *texts]
     return " ".join(map(sentence, texts))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import part_name, shown
+from capsviz.statistics.words import part_name, word_for
 
 OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
@@ -144,10 +144,12 @@ class OverImages(Analysis):
             best = ""
             if result.first_activation_change[kind].runs is None:
                 best = f" (most important: {part_name(kind, result.first[kind], result.grid)})"
-            fewer = shown(least.low > 0, "removing the least important first costs less accuracy "
-                          "than a random order")  # fmt: skip
-            more = shown(most.high < 0, "removing the most important first costs more")
-            lines.append(f"{LABELS[kind].capitalize()}{best}. {fewer} {more}")
+            first = word_for(least, "less", "more", "not clearly less")
+            last = word_for(most, "less", "more", "not clearly more")
+            lines.append(
+                f"{LABELS[kind].capitalize()}{best}: removing the least important first costs "
+                f"{first} accuracy than a random order; removing the most important first, {last}."
+            )
         k = result.levels.index(PUBLISHED)
         lines.append(
             f"Rounded to {PUBLISHED} levels, the couplings of a class form {result.keys[k]:.1f} "

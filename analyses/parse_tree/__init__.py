@@ -12,7 +12,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import within, within_one
-from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown
+from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown, word_for
 
 OTHERS = 500  # images that means are of, at most
 OF_CLASS = slice(4, 6)  # among `Statistics.components`
@@ -230,7 +230,12 @@ class ParseTree(Analysis):
             parts = ["No primary capsule prefers any class: couplings are uniform in every image."]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
             less = result.correlation[0, 1].difference  # of the same position, less the shifted one
-            parts.append(shown(less.high < 0, "the tree shifts with the image"))
+            parts.append(word_for(
+                less,
+                "The tree stays at its position when the image is shifted.",
+                "The tree shifts with the image.",
+                "It is not shown that the tree shifts with the image, nor that it stays.",
+            ))  # fmt: skip
         return " ".join([*parts, *map(sentence, result.notes)])
 
 

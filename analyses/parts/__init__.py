@@ -7,7 +7,7 @@ import numpy as np
 from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
-from capsviz.statistics.words import shown
+from capsviz.statistics.words import sentence, word_for
 
 OF = {  # broken -> its control, which leaves a whole digit
     "halves of two classes": "halves of one class",
@@ -90,12 +90,14 @@ class Parts(Analysis):
 
     def verdict(self, result) -> str:
         texts = [
-            shown(gain.low > 0, f"'{result.scores[0]}' detects {kind} better than {control}")
+            f"the score '{result.scores[0]}' detects {kind} "
+            f"{word_for(gain, 'better', 'less well', 'not clearly better')} than {control}"
             for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
         ]
         if result.perturbed is not None:
-            texts.append(shown(
-                result.perturbed[1].difference[1].low > 0, "units of the class capsule are tied to "
-                "one half of a stroke more than random directions are",
-            ))  # fmt: skip
-        return " ".join(texts)
+            tied = word_for(result.perturbed[1].difference[1], "more", "less", "not clearly more")
+            texts.append(
+                f"units of the class capsule are {tied} tied to one half of a stroke than random "
+                "directions are"
+            )
+        return " ".join(map(sentence, texts))

@@ -8,7 +8,7 @@ from capsviz.analysis import Analysis, Default, Flag, Iterations, Layer, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.replicates import mean, within_one
-from capsviz.statistics.words import part_name, shown, strongest
+from capsviz.statistics.words import part_name, shown, strongest, word_for
 
 MOST = 0.5  # of the pairs
 CONDITIONS = (  # whose couplings
@@ -231,8 +231,15 @@ class OverPairs(Exchange):
     def found(self, result) -> str:
         if not result.coupling_sd.value[OWN]:
             return "The couplings are uniform in every image: there is nothing to exchange."
-        text = shown(result.as_partner[UNLIKE].low > MOST, "most images follow the donor at dose 1")
-        return f"{text} See --by dose. Controls: shuffled couplings, and noise of equal s.d."
+        partner, own = result.as_partner[UNLIKE], result.as_own
+        if own[UNLIKE].low > MOST:
+            return "At dose 1 most images keep their class. See --by dose."
+        kept = all(own[k].low > MOST for k in (SHUFFLED, NOISE))
+        return " ".join([
+            shown(partner.low > MOST, "most images follow the donor at dose 1"),
+            shown(kept, "most keep their class with shuffled couplings, and with noise of equal "
+                  "size"),
+        ])  # fmt: skip
 
 
 def _over_runs(parts):
@@ -446,10 +453,10 @@ class ByCapsules(Exchange):
             first, noun = result.first_change[kind][1], NOUNS[kind]
             name = f" ({part_name(kind, result.first[kind], result.grid)})"
             name = "" if first.runs is not None else name
-            text += "\n" + shown(
-                first.difference.low > 0,
-                f"the most effective {noun}{name} raises the activation of the donor's class more "
-                "than as many random capsules do",
+            than = word_for(first.difference, "more than", "less than", "not clearly more than")
+            text += (
+                f"\nThe most effective {noun}{name} changes the activation of the donor's class "
+                f"{than} as many random capsules."
             )
         return text
 

@@ -64,6 +64,11 @@ def shown(yes, claim: str) -> str:
     return f"It is {'' if yes else 'not '}shown that {claim}."
 
 
+def word_for(difference, above: str, below: str, neither: str) -> str:
+    """Return the word that the interval of a difference supports; `neither` if it holds 0."""
+    return above if difference.low > 0 else below if difference.high < 0 else neither
+
+
 def part_name(kind: str, k: int, grid: Sequence[int] | None) -> str:
     """Return the name of a part of the capsules: its number, or row and column of a position."""
     if kind == "positions" and grid is not None:

@@ -326,7 +326,7 @@ def test_of_a_tree_that_never_changes_nothing_is_left_to_move(generator):
     result = measured(model, rows[:30], labels[:30], others, seeds=0)
     whole, rest = result.correlation
     assert float(whole.value[1]) == pytest.approx(1) and np.isnan(rest.value).all()
-    assert "It is not shown that the tree shifts with the image" in verdict(result)
+    assert "stays at its position" in verdict(result)
     assert_fits(results.draw("parse_tree", result, "double"))
 
 

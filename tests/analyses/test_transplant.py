@@ -215,8 +215,19 @@ def test_images_of_one_class_make_no_couples(model, images):
         over(model, images[:1].repeat(6, 1, 1, 1))
 
 
-@pytest.mark.parametrize(("partner", "said"), [(0.9, "It is shown"), (0.52, "It is not shown")])
-def test_findings_follow_the_intervals(partner, said, many):
-    values = np.array([0, partner, *[0] * 6])
-    follow = Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
-    assert said in results_of(many._replace(as_partner=follow))
+@pytest.mark.parametrize(
+    ("partner", "own", "controls", "said"),
+    [
+        (0.9, 0.1, 0.99, "is shown that most keep their class with shuffled"),
+        (0.9, 0.1, 0.4, "is not shown that most keep their class with shuffled"),
+        (0.1, 0.9, 0.99, "At dose 1 most images keep their class"),
+        (0.52, 0.48, 0.99, "is not shown that most images follow"),
+    ],
+)
+def test_findings_follow_the_intervals(partner, own, controls, said, many):
+    def shares(donor, others):
+        values = np.array([others, donor, *[others] * 5, 0.0])
+        return Estimate(values, np.stack([values - 0.05, values + 0.05], 1))
+
+    found = {"as_partner": shares(partner, 0), "as_own": shares(own, controls)}
+    assert said in results_of(many._replace(**found))
