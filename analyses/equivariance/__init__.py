@@ -144,11 +144,14 @@ class AffineMaps(_OverNetworks):
     def verdict(self, result) -> str:
         if not (untrained := untrained_of(result.sources)):
             return " ".join(map(sentence, result.notes))
-        higher = (result.mean.difference.high[untrained] < 0).all(0)
-        above = [name for name, one in zip(result.warps, higher, strict=True) if one]
-        which = in_a_row(above) if above else "none of the warps"
-        text = f"Affine maps predict trained poses clearly better than untrained ones under {which}"
-        return " ".join(map(sentence, [text, *result.notes]))
+        less = result.mean.difference[untrained]
+        above, below = (
+            in_a_row([str(name) for name in np.array(result.warps)[which]] or ["no warp"])
+            for which in ((less.high < 0).all(0), (less.low > 0).any(0))
+        )
+        text = f"better than untrained ones under {above}, and worse under {below}"
+        first = f"Affine maps predict trained poses clearly {text}"
+        return " ".join(map(sentence, [first, *result.notes]))
 
     def table(self, result):
         rows = [
