@@ -146,11 +146,14 @@ class AffineMaps(_OverNetworks):
             return " ".join(map(sentence, result.notes))
         less = result.mean.difference[untrained]
         above, below = (
-            in_a_row([str(name) for name in np.array(result.warps)[which]] or ["no warp"])
+            in_a_row([str(name) for name in np.array(result.warps)[which]] or ["none of the warps"])
             for which in ((less.high < 0).all(0), (less.low > 0).any(0))
         )
-        text = f"better than untrained ones under {above}, and worse under {below}"
-        first = f"Affine maps predict trained poses clearly {text}"
+        first = (
+            f"Affine maps predict trained poses clearly better than untrained ones under {above}"
+        )
+        if (less.low > 0).any():
+            first += f", and worse under {below}"
         return " ".join(map(sentence, [first, *result.notes]))
 
     def table(self, result):
