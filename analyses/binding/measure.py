@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -19,6 +18,7 @@ from capsviz.experiments import maps as attribution
 from capsviz.experiments import wholes as truth
 from capsviz.experiments.wholes import Grid
 from capsviz.statistics.comparison import compare_explained, draw_resamples
+from capsviz.statistics.detection import auroc
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import student, wilson
 from capsviz.tracing import Trace, evidence, from_children, parents, scores, trace
@@ -372,11 +372,10 @@ def _areas(values: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
     The two have no position in common; one that is not finite is left out. NaN where none is left.
     """
     known = values.isfinite()
-    one, other = ((chosen & known).flatten(1).numpy() for chosen in (first, second))
-    chosen = np.where(one | other, values.flatten(1).double().numpy(), np.inf)  # the rest: last
-    ranks, n, m = (rankdata(chosen, axis=1) * one).sum(1), one.sum(1), other.sum(1)
+    masks = ((chosen & known).flatten(1).numpy() for chosen in (second, first))
+    rows = zip(values.flatten(1).double().numpy(), *masks, strict=True)
     with np.errstate(invalid="ignore"):
-        return (ranks - n * (n + 1) / 2) / (n * m)
+        return np.array([auroc(one[low], one[high]) for one, low, high in rows])
 
 
 def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:

@@ -19,16 +19,15 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z
 from capsviz.tracing import CHUNK_IMAGES, abilities, extent, inference, trace, under_couplings
 from capsviz.tracing.evidence import has_places
-from capsviz.tracing.many import last_couplings, require_all_to_all, winners
+from capsviz.tracing.many import groups, last_couplings, require_all_to_all, winners
 from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
-TYPES, POSITIONS, CHILDREN, DIMENSIONS = "types", "positions", "children", "dimensions"
+DIMENSIONS = "dimensions"
 ORDERS = ("random", "least important first", "most important first")
 STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
 RANDOM = 2  # orders of each image that the random curve is the mean of
 DRAWS = 4  # random removals from each image that the control is the mean of
-MOST = 64  # groups of children that have no positions
 ROUTED = "the others are routed again"
 KEPT = "the others keep their couplings"
 LEVELS = (3, 11, 51, 101, 501, 1001)  # that couplings are rounded to
@@ -91,23 +90,12 @@ def without(model, state: State, kept: Tensor | None = None, primary: Tensor | N
         return model.capsules.couple(children, active).activations.cpu()
 
 
-def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]:
-    """Members of each group, by kind: bool (G, I), of dimensions (D, D).
-
-    Kinds of one group are left out; children without places are groups of consecutive numbers, at
-    most `MOST`.
-    """
-    I = state.norms.shape[1]
-    each = torch.arange(I)
-    if grid is None:
-        numbers = {CHILDREN: each * min(I, MOST) // I}
-    else:
-        places = grid[1] * grid[2]
-        numbers = {TYPES: each // places, POSITIONS: each % places}
-    members = {kind: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in numbers.items()}
-    if state.primary is not None:
-        members[DIMENSIONS] = torch.eye(state.primary.shape[2], dtype=torch.bool)
-    return {kind: rows for kind, rows in members.items() if len(rows) > 1}
+def kinds_of(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]:
+    """Return the members of each group, by kind: bool (G, I), of pose dimensions (D, D)."""
+    kinds = groups(grid, state.norms.shape[1])
+    if state.primary is not None and state.primary.shape[2] > 1:
+        kinds[DIMENSIONS] = torch.eye(state.primary.shape[2], dtype=torch.bool)
+    return kinds
 
 
 def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
@@ -222,7 +210,7 @@ def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str
     whole = without(model, state)[0]
     watched = int(whole.argmax()) if label is None else label
     change, control = {}, {}
-    for kind, members in groups(state, grid).items():
+    for kind, members in kinds_of(state, grid).items():
         drawn = torch.randint(len(members), (8 * DRAWS,), generator=generator)
         random = [removed_at_random(model, state, kind, members[g], generator) for g in drawn]
         each = [removed(model, state, kind, some) for some in members]
@@ -247,7 +235,7 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     grid = require_removable(model, images)
     generator = torch.Generator().manual_seed(seed)
     _, state = next(iter(states(model, images[:1])))
-    kinds = groups(state, grid)
+    kinds = kinds_of(state, grid)
     ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
     rank = {kind: _effect(ranked, kind) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}

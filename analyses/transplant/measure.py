@@ -7,7 +7,6 @@ Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from capsviz.tracing import (
 from capsviz.tracing.many import (
     OwnCouplings,
     couples,
+    groups,
     last_couplings,
     of_like_class,
     require_all_to_all,
@@ -49,9 +49,8 @@ EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is r
 COPIES = 16  # of couplings in memory, about: those of conditions, and of doses
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
 DRAWS = 4  # of as many children at random
-MOST = 64  # groups of children that have no positions
-TYPES, POSITIONS, SINGLE = "whole capsule types", "whole positions", "single capsules"
-NAMES = {TYPES: "types", POSITIONS: "positions", SINGLE: "children"}
+WHOLE = {"types": "whole capsule types", "positions": "whole positions"}  # in `Parts.shares`
+SINGLE = "single capsules"
 COUPLINGS, CHILDREN, POSES = OF = ("couplings", "children", "poses")
 LEAST = 4  # couples: parts are ranked on one half of them, and measured on the other
 READINGS = ("own", "partner", "neither", "own_change", "partner_change")  # fields of results
@@ -436,35 +435,11 @@ def readings(layer: Layer, first: Tensor, other: Tensor, before: Tensor, after: 
     return torch.stack([*(one.to(after) for one in shares), *changes])
 
 
-def partitions(grid: tuple[int, int, int] | None, children: int) -> dict[str, Tensor]:
-    """For each kind of part the number (I,) of the part that a child belongs to."""
-    each = torch.arange(children)
-    if grid is None or grid[0] == 1 or prod(grid[1:]) == 1:
-        return {SINGLE: each}
-    places = grid[1] * grid[2]
-    return {TYPES: each // places, POSITIONS: each % places, SINGLE: each}
-
-
 def masks(groups: Tensor, share: float, count: int, generator: torch.Generator) -> Tensor:
     """(count, I) bool: children in a share of the groups, another draw in each row."""
     number = int(groups.max()) + 1
     ranks = torch.rand(count, number, generator=generator).argsort(1).argsort(1)
     return (ranks < max(1, round(share * number)))[:, groups]
-
-
-def members(layer: Layer) -> dict[str, Tensor]:
-    """Children of each part, by kind: bool (G, I).
-
-    Children without positions are groups of consecutive numbers, at most `MOST`.
-    """
-    parts = partitions(layer.grid, layer.size)
-    if len(parts) > 1:
-        del parts[SINGLE]  # thousands, each with an effect too small to measure
-    else:
-        parts[SINGLE] = parts[SINGLE] * min(layer.size, MOST) // layer.size
-    return {
-        NAMES[kind]: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in parts.items()
-    }
 
 
 def first_of(changes: Tensor, seed: int) -> tuple[int, Estimate]:
@@ -491,17 +466,19 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
     def outcome(chosen: Tensor) -> Tensor:
         return readings(state, first, other, before, mixed(model, state, first, other, chosen))
 
-    kinds, values, shares, some = members(state), {}, {}, {}
+    kinds, each = groups(state.grid, state.size), torch.arange(state.size)
+    values, shares, some = {}, {}, {}
     for kind, parts in kinds.items():
-        size, each = float(parts.sum(1).double().mean()) / state.size, torch.arange(state.size)
+        size = float(parts.sum(1).double().mean()) / state.size
         drawn = [outcome(masks(each, size, len(first), generator)) for _ in range(DRAWS)]
         rows = [torch.stack(drawn).mean(0), *map(outcome, progress(parts))]
         values[kind] = torch.stack(rows, 1)  # (5, 1 + G, P)
-    for kind, groups in partitions(state.grid, state.size).items():
-        count = int(groups.max()) + 1
+    numbered = {name: kinds[kind].int().argmax(0) for kind, name in WHOLE.items() if kind in kinds}
+    for kind, numbers_of in (numbered | {SINGLE: each}).items():
+        count = int(numbers_of.max()) + 1
         numbers = sorted({max(1, round(share * count)) for share in (*SHARES, 1.0)})
         shares[kind] = np.array(numbers) / count
-        drawn = [outcome(masks(groups, n / count, len(first), generator)) for n in numbers]
+        drawn = [outcome(masks(numbers_of, n / count, len(first), generator)) for n in numbers]
         some[kind] = torch.stack(drawn)  # (S, 5, P)
     counts = draw_resamples(len(first) // 2, seed=seed)
     ranked = {kind: first_of(one[4], seed) for kind, one in values.items()}

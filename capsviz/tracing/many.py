@@ -1,6 +1,7 @@
 """Couplings of many images, and pairs of images, for analyses that compare them."""
 
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from capsviz.tracing.forward import CHUNK_IMAGES, fit_at_a_time, trace
 from capsviz.tracing.interventions import even_couplings
 
 ROUNDS = 100  # of attempts to part pairs of equal class
+MOST = 64  # groups of children that have no positions
 
 
 def last_couplings(
@@ -106,3 +108,19 @@ def of_like_class(predicted: Tensor) -> Tensor:
         places = (predicted == k).nonzero().flatten()
         following[places] = places.roll(-1)
     return following
+
+
+def groups(grid: tuple[int, int, int] | None, I: int) -> dict[str, Tensor]:
+    """Return the members of each group of I children, by kind of group: bool (G, I).
+
+    "types" and "positions", but no kind of one group. Children of a single position, or of no
+    known one, are "children": groups of consecutive numbers, at most `MOST`.
+    """
+    each = torch.arange(I)
+    if grid is None or prod(grid[1:]) == 1:
+        numbers = {"children": each * min(I, MOST) // I}
+    else:
+        places = prod(grid[1:])
+        numbers = {"types": each // places, "positions": each % places}
+    kinds = {kind: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in numbers.items()}
+    return {kind: rows for kind, rows in kinds.items() if len(rows) > 1}

@@ -36,7 +36,7 @@ def state_of(model, images):
 
 
 def test_groups_are_types_places_and_dimensions(model, images):
-    kinds = measure.groups(state_of(model, images), (2, 3, 2))
+    kinds = measure.kinds_of(state_of(model, images), (2, 3, 2))
     assert {kind: tuple(rows.shape) for kind, rows in kinds.items()} == {
         "types": (2, 12), "positions": (6, 12), "dimensions": (4, 4),
     }  # fmt: skip
@@ -49,7 +49,7 @@ def test_groups_are_types_places_and_dimensions(model, images):
 def test_children_left_out_are_those_of_a_network_built_without_them(model, images):
     """Routed anew on the votes of the other children alone."""
     state = state_of(model, images)
-    some = measure.groups(state, model.grid)["types"][1]
+    some = measure.kinds_of(state, model.grid)["types"][1]
     said = measure.removed(model, state, "types", some)
     votes = trace(model, images, keep=("votes",)).votes[:, ~some]
     from capsviz.nn.routing import dynamic
@@ -105,7 +105,7 @@ def test_importance_is_ranked_on_other_images(model, images, labels, others, mon
     result = measured(model, images, labels, others)
     state = state_of(model, others.images)
     whole = measure.outcome(measure.without(model, state), others.labels)[0]
-    for members, rank in zip(measure.groups(state, model.grid).values(), seen, strict=True):
+    for members, rank in zip(measure.kinds_of(state, model.grid).values(), seen, strict=True):
         kind = {2: "types", 6: "positions", 4: "dimensions"}[len(members)]
         for some, one in zip(members, rank, strict=True):
             said = measure.outcome(measure.removed(model, state, kind, some), others.labels)[0]
@@ -138,7 +138,7 @@ def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
     kept = measure.kept_of_norm
     monkeypatch.setattr(measure, "kept_of_norm", lambda n, t, o: targets.append(t) or kept(n, t, o))
     result = measured(model, images, labels, others)
-    state, kinds = state_of(model, images), measure.groups(state_of(model, images), model.grid)
+    state, kinds = state_of(model, images), measure.kinds_of(state_of(model, images), model.grid)
     norm = (state.norms * kinds["types"][result.first["types"]]).sum(1)
     assert sum(torch.equal(norm, one) for one in targets) >= measure.DRAWS
     own, control = result.first_activation_change["types"]
@@ -226,7 +226,7 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     assert result.how == "the others keep their couplings" and result.untrained_bits is None
     assert result.kinds == ["types", "positions"]
     state = state_of(model, images)
-    some = measure.groups(state, model.grid)["types"][0]
+    some = measure.kinds_of(state, model.grid)["types"][0]
     said = measure.removed(model, state, "types", some)
     traced = trace(model, images)
     total = torch.einsum("bij,bije->bje", traced.couplings[-1][:, 6:], traced.votes[:, 6:])

@@ -19,7 +19,7 @@ from capsviz.nn.models._bases import ClassPoses
 from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
 from capsviz.statistics import numbers
 from capsviz.statistics.replicates import over_runs
-from capsviz.tracing import trace
+from capsviz.tracing import many, trace
 
 model, images = noise.model, noise.images_of_classes
 ASKED = {"classes": CLASSES, "dataset": "noise"}
@@ -145,7 +145,7 @@ def test_where_poses_have_activations_beside_them_these_stay_the_images_own(gene
 
 def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, generator):
     result = by_capsules(model, images, of="children", **ASKED)
-    members = measure.members(measure.layer_of(model, images, "children", -1))
+    members = many.groups(model.grid, 12)
     grid = torch.arange(12).view(2, 6)
     for kind, rows in {"types": grid, "positions": grid.T}.items():
         parts = [set(one.nonzero().flatten().tolist()) for one in members[kind]]
@@ -170,9 +170,8 @@ def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_o
 
 
 def test_without_places_parts_are_groups_by_number_and_are_drawn(model, images, monkeypatch):
-    state = measure.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
-    (members,) = measure.members(state).values()
-    assert len(members) == measure.MOST and (members.sum(0) == 1).all()
+    (members,) = many.groups(None, 200).values()
+    assert len(members) == many.MOST and (members.sum(0) == 1).all()
     assert set(members.sum(1).tolist()) == {3, 4}
     monkeypatch.setattr(type(model), "grid", None)
     result = by_capsules(model, images, of="poses", **ASKED)
