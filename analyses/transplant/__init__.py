@@ -234,12 +234,12 @@ class OverPairs(Exchange):
         partner, own = result.as_partner[UNLIKE], result.as_own
         if own[UNLIKE].low > MOST:
             return "At dose 1 most images keep their class. See --by dose."
-        kept = all(own[k].low > MOST for k in (SHUFFLED, NOISE))
-        return " ".join([
-            shown(partner.low > MOST, "most images follow the donor at dose 1"),
-            shown(kept, "most keep their class with shuffled couplings, and with noise of equal "
-                  "size"),
-        ])  # fmt: skip
+        claims = [shown(partner.low > MOST, "most images follow the donor at dose 1")]
+        if len(result.conditions) > UNLIKE_SHUFFLED:
+            alike = result.as_partner[UNLIKE_SHUFFLED].low > MOST
+            claims.append(shown(alike, "most also follow if the donor's couplings are shuffled"))
+        kept = shown(own[NOISE].low > MOST, "most keep their class with noise of equal size")
+        return " ".join([*claims, kept])
 
 
 def _over_runs(parts):

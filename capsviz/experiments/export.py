@@ -114,7 +114,7 @@ def to_file(
 def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float | None]:
     """Write each of `steps` as FOLDER/NAME.onnx; return names, and how far the farthest is from it.
 
-    ValueError as for `to_file`.
+    ValueError as for `to_file`. A step that another network had there is deleted.
     """
     each = steps(model.eval())
     with torch.no_grad():
@@ -129,6 +129,8 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float
     apart = [
         write(step, inputs[name], folder / f"{name}.onnx", onnx=True) for name, step in each.items()
     ]
+    for name in inputs.keys() - each.keys():
+        (folder / f"{name}.onnx").unlink(missing_ok=True)
     return [*each], None if None in apart else max(one for one in apart if one is not None)
 
 
@@ -200,6 +202,9 @@ def to_folder(source: str, path: Path) -> None:
     if weights.name == checkpoint.STATE:
         raise ValueError(f"'{source}' is unfinished: end it by `capsviz train ... --resume` first")
     card = checkpoint.read_card(weights)
+    others = [one.name for one in path.glob("*.safetensors") if one.name != "model.safetensors"]
+    if others:
+        raise ValueError(f"'{path}' holds other weights, {others[0]}: name another folder")
     path.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, path / "model.safetensors")
     card["weights"]["file"] = "model.safetensors"

@@ -151,17 +151,20 @@ class CapsuleLayer(nn.Module):
         with without_autocast(children.device):  # routing state stays float32
             votes = self.votes(self.exact(children))
         more = {"couplings": couplings, "iterations": iterations}
-        ours = entries(routings.PACKAGE)[self.routing_name].ours
-        given = votes if ours else votes.clone()  # a plug-in may write over what it is given
-        return votes, self.route_votes(given, children, activations, **more)
+        return votes, self.route_votes(votes, children, activations, **more)
 
     def route_votes(
         self, votes, children, activations=None, *, couplings=None, iterations=None
     ) -> Routing:
         """`route` with the votes of the same children at hand."""
+        if not entries(routings.PACKAGE)[self.routing_name].ours:
+            votes = votes.clone()  # a plug-in may write over what it is given
         with without_autocast(children.device):
             children = self.exact(children)
             routed = self._routed(votes, children, activations, couplings, iterations)
+            if iterations is not None and len(routed.poses) != iterations:
+                ran = f"ran {len(routed.poses)} iterations, and was asked for {iterations}"
+                raise ValueError(f"the routing '{self.routing_name}' {ran}")
             if self.norm is None:
                 return routed
             each = [self.normed(*one) for one in zip(routed.poses, routed.activations, strict=True)]

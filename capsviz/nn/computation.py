@@ -131,12 +131,23 @@ class _Rounded(TorchFunctionMode):
 
 
 def normed(norm: nn.Module, values: Tensor) -> Tensor:
-    """Apply a norm to values; the result is of their type, where its own may be of half precision.
+    """Apply a norm to values, in their type, where its own tensors may be of half precision.
 
-    PyTorch's norms refuse float32 values beside tensors of half precision.
+    PyTorch's norms refuse float32 values beside them. What they learn of a batch is theirs again.
     """
-    own = [*norm.parameters(), *norm.buffers()][0]
-    return norm(values.to(own.dtype)).to(values.dtype)
+    tensors = dict(norm.named_parameters()) | dict(norm.named_buffers())
+    raised = {
+        name: own.to(values.dtype)
+        for name, own in tensors.items()
+        if own.is_floating_point() and own.dtype != values.dtype
+    }
+    if not raised:
+        return norm(values)
+    result = torch.func.functional_call(norm, raised, (values,))
+    for name, own in norm.named_buffers():
+        if name in raised:
+            own.copy_(raised[name])
+    return result
 
 
 @contextmanager

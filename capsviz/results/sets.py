@@ -226,7 +226,9 @@ def _earlier(output: Path, key: dict) -> tuple[dict[str, Entry], set[str]]:
     """Return entries that an earlier run left, and the analyses that it drew to their end."""
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
-        entries = {figure["name"]: Entry(**figure) for figure in manifest["figures"]}
+        fields = {*Entry._fields}  # others were in manifests of before
+        known = [{k: one[k] for k in one.keys() & fields} for one in manifest["figures"]]
+        entries = {one["name"]: Entry(**one) for one in known}
         whole, earlier = set(manifest["whole"]), manifest["key"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}, set()

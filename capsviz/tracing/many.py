@@ -113,11 +113,11 @@ def of_like_class(predicted: Tensor) -> Tensor:
 def groups(grid: tuple[int, int, int] | None, I: int) -> dict[str, Tensor]:
     """Return the members of each group of I children, by kind of group: bool (G, I).
 
-    "types" and "positions", but no kind of one group. Children of a single position, or of no
-    known one, are "children": groups of consecutive numbers, at most `MOST`.
+    "types" and "positions", but no kind of one group. Children of no known position, or more than
+    `MOST` of a single one, are "children": groups of consecutive numbers, at most `MOST`.
     """
     each = torch.arange(I)
-    if grid is None or prod(grid[1:]) == 1:
+    if grid is None or (prod(grid[1:]) == 1 and I > MOST):
         numbers = {"children": each * min(I, MOST) // I}
     else:
         places = prod(grid[1:])

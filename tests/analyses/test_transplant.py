@@ -218,8 +218,8 @@ def test_images_of_one_class_make_no_couples(model, images):
 @pytest.mark.parametrize(
     ("partner", "own", "controls", "said"),
     [
-        (0.9, 0.1, 0.99, "is shown that most keep their class with shuffled"),
-        (0.9, 0.1, 0.4, "is not shown that most keep their class with shuffled"),
+        (0.9, 0.1, 0.99, "is shown that most keep their class with noise"),
+        (0.9, 0.1, 0.4, "is not shown that most keep their class with noise"),
         (0.1, 0.9, 0.99, "At dose 1 most images keep their class"),
         (0.52, 0.48, 0.99, "is not shown that most images follow"),
     ],

@@ -10,6 +10,7 @@ from helpers.fixtures import build_tiny
 import capsviz
 from capsviz import discovery
 from capsviz.nn import routing
+from capsviz.tracing import parents_under
 from tests.nn.routing import test_laws as laws
 
 GOOD = """
@@ -86,6 +87,19 @@ def test_a_routing_that_writes_over_its_votes_is_traced_with_those_it_was_given(
     models[1].load_state_dict(models[0].state_dict())
     kept, written = (capsviz.trace(one, tiny_images) for one in models)
     assert torch.equal(kept.votes, written.votes) and torch.equal(kept.poses, written.poses)
+    first, second = parents_under(models[1], tiny_images, [None, None]).poses
+    assert torch.equal(first, second)
+
+
+def test_a_routing_that_runs_another_number_of_iterations_is_refused(plugin, tiny_images):
+    plugin(
+        "routing/twice.py",
+        "from capsviz.nn.routing import dynamic\n"
+        "def route(votes, *, iterations=2, couplings=None):\n"
+        "    return dynamic.route(votes, iterations=2, couplings=couplings)\n",
+    )
+    with pytest.raises(ValueError, match="'twice' ran 2 iterations, and was asked for 5"):
+        capsviz.trace(build_tiny(routing="twice"), tiny_images, iterations=5)
 
 
 def test_the_skeleton_of_a_routing_keeps_the_laws_and_so_does_one_without_couplings(plugin):
