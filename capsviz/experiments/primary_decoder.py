@@ -127,7 +127,7 @@ def fit(
     Both see the same images in the same order, shifted at random. Every image is used twice, with
     all of its capsules and with a random subset, often a single one: otherwise a single capsule
     would be unlike all training inputs, and its reconstruction meaningless. The first images of
-    `validation` choose the best epoch of each decoder. ArithmeticError if the loss is not finite.
+    `validation` choose the best epoch of each decoder. FloatingPointError if the loss is not finite.
     """
     device = next(model.parameters()).device
     shape = look(model, to_float(train.images[:1])).primary.shape

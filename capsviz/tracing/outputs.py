@@ -39,7 +39,7 @@ def scores(model, images: Tensor) -> Tensor:
 
     Raises
     ------
-    NotFiniteError  an ArithmeticError and ValueError, for scores that are NaN or infinite.
+    NotFiniteError  a FloatingPointError and ValueError, for scores that are NaN or infinite.
     """
     able = abilities(model)
     if able.has_capsules:

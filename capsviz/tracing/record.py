@@ -151,7 +151,7 @@ def last_activations(values: dict[str, Tensor]) -> Tensor | None:
     return values["poses"][-1].norm(dim=-1) if "poses" in values else None
 
 
-class NotFiniteError(ArithmeticError, ValueError):
+class NotFiniteError(FloatingPointError, ValueError):
     """NaN or infinite results: weights that are damaged, or a precision that is too low."""
 
 

@@ -95,11 +95,11 @@ def fit(
 
     Raises
     ------
-    ValueError       if batch norm would be left with one image; if `output` holds a run by another
-                     recipe, lacks its best weights, or `resume` is false; if `recipe.init_from`
-                     does not fit.
-    ArithmeticError  if the loss is not finite.
-    MemoryError      if not even one image at a time would fit.
+    ValueError          if batch norm would be left with one image; if `output` holds a run by
+                        another recipe, lacks its best weights, or `resume` is false; if
+                        `recipe.init_from` does not fit.
+    FloatingPointError  if the loss is not finite.
+    MemoryError         if not even one image at a time would fit.
     """
     device, team = torch.device(device), team or Team()
     train = train.first(recipe.limit)
@@ -300,16 +300,16 @@ def start_from(
 
 
 def require_finite_loss(loss: float, epoch: int) -> None:
-    """Raise ArithmeticError for a loss that is infinite or not a number."""
+    """Raise FloatingPointError for a loss that is infinite or not a number."""
     if not math.isfinite(loss):
-        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}")
+        raise FloatingPointError(f"the loss is {loss} in epoch {epoch}")
 
 
 def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torch.Tensor) -> None:
-    """Raise ArithmeticError for a loss of a step, from `first` on, that is not finite."""
+    """Raise FloatingPointError for a loss of a step, from `first` on, that is not finite."""
     for step, (loss, *_) in enumerate(sums, first):
         if not math.isfinite(loss):
-            raise ArithmeticError(
+            raise FloatingPointError(
                 f"the loss is {float(loss)} in step {step} of epoch {epoch}; not finite: "
                 f"{_first_not_finite(model, images)}. The last good epoch is kept. Try, in this "
                 "order, a lower --learning-rate, --option clip_norm=1, --precision fp32"
