@@ -1,4 +1,4 @@
-"""Free memory, and an error with advice before memory runs out."""
+"""Measure free memory, and raise an error with advice before memory runs out."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 
 def available(device: torch.device | str = "cpu") -> int:
-    """Return the free bytes of a GPU, or else of the machine."""
+    """Return the free bytes of a GPU, or of the machine for other devices."""
     device = torch.device(device)
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -17,7 +17,7 @@ def available(device: torch.device | str = "cpu") -> int:
 
 
 def _container() -> float:
-    """Return the bytes left by a container's limit (cgroup v2); infinite without one."""
+    """Return the bytes left under a container's limit (cgroup v2); infinite without a limit."""
     try:
         limit, used = (
             Path("/sys/fs/cgroup", f"memory.{k}").read_text() for k in ("max", "current")
@@ -35,5 +35,5 @@ def require(needed: int, what: str, advice: str, device: torch.device | str = "c
 
 
 def gib(size: float) -> str:
-    """Format bytes: 0.74 MB below a gigabyte, 2.95 GB above."""
+    """Format bytes as "0.74 MB", or as "2.95 GB" from a gigabyte on."""
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"
