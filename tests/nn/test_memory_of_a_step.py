@@ -99,16 +99,16 @@ def step():  # what it frees lies in pieces between what it keeps
 allocator.GROWTH_BYTES = 64 << 20
 for _ in progress("steps")(range(4)):
     step()
-print(int(allocator.kept()), allocator._held())
+print(int(allocator.kept()), allocator._resident_bytes())
 allocator.trim(1 << 40)
-print(allocator._held())
+print(allocator._resident_bytes())
 allocator.trim()
-print(allocator._held())
+print(allocator._resident_bytes())
 allocator.give_back_large()  # from now on no patches of convolutions are made (nn.convolution)
 print(int(allocator.kept()))
 few.clear()
 allocator.trim()
-print(allocator._held())
+print(allocator._resident_bytes())
 """
 
 
