@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 import torch
 
+CGROUP = Path("/sys/fs/cgroup")
+
 
 def available(device: torch.device | str = "cpu") -> int:
     """Return the free bytes of a GPU, or of the machine for other devices."""
@@ -17,12 +19,14 @@ def available(device: torch.device | str = "cpu") -> int:
 
 
 def _container() -> float:
-    """Return the bytes left under a container's limit (cgroup v2); infinite without a limit."""
+    """Return the bytes left under a container's limit (cgroup v2); infinite without a limit.
+
+    Cached files that are inactive count as free, because the kernel reclaims them when needed.
+    """
     try:
-        limit, used = (
-            Path("/sys/fs/cgroup", f"memory.{k}").read_text() for k in ("max", "current")
-        )
-        return int(limit) - int(used)
+        limit, used = (int((CGROUP / f"memory.{k}").read_text()) for k in ("max", "current"))
+        lines = (CGROUP / "memory.stat").read_text().splitlines()
+        return limit - used + int(dict(line.split() for line in lines)["inactive_file"])
     except (OSError, ValueError):  # no such file, or "max"
         return math.inf
 
