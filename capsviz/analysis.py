@@ -154,7 +154,7 @@ class Analysis:
     A result is a NamedTuple. Its numbers are `Estimate`s: value, interval and n. Functions of
     `capsviz.statistics.intervals` return intervals: `wilson(successes, n)` for a proportion,
     `mean_interval(values)` for a mean. Other fields are arrays, texts and plain numbers.
-    Class attributes say how to print estimates (see `capsviz.statistics.numbers`):
+    Its class attributes say how to print estimates (see `capsviz.statistics.numbers`):
         axes              {field: names along each axis of an estimate, or the field with them}
         formats           {field: format such as ".1%"}
         titles            {field: printed name}; default: the name of the field
@@ -168,7 +168,7 @@ class Analysis:
     # analysis that is imported only to draw
     any_input: ClassVar[bool] = False  # inputs need not be images: token ids, a table, ...
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
-    usual_n: ClassVar[int] = 1000  # images without `--n`, or all if there are fewer
+    usual_n: ClassVar[int] = 1000  # number of images without `--n`, or all if there are fewer
     dataset: ClassVar[str | None] = None  # used if neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
     figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
