@@ -3,7 +3,7 @@
 from importlib import import_module as _import_module
 
 __version__ = "0.2.0"
-_LAZY = {  # name -> its module, and its name there; __init__.pyi says the same to type checkers
+_LAZY = {  # name -> module[:name in the module]; keep __init__.pyi, for type checkers, in step
     "CapsNet": "capsviz.nn.models.capsnet",
     "Dataset": "capsviz.data",
     "Trace": "capsviz.tracing",
@@ -17,16 +17,16 @@ _LAZY = {  # name -> its module, and its name there; __init__.pyi says the same 
     "trace": "capsviz.tracing",
     "wrap": "capsviz.wrapping.wrapping",
 }
-_ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
-__all__ = sorted((*_LAZY, *_ROOMS, "__version__"))
+_MODULES = ("checks", "data", "plot", "testing")
+__all__ = sorted((*_LAZY, *_MODULES, "__version__"))
 
 
 def __getattr__(name):
-    # Imported when first used, so that `import capsviz` and `capsviz --help` cost nothing.
+    # Import on first use keeps `import capsviz` and `capsviz --help` fast.
     if name in _LAZY:
-        module, _, there = _LAZY[name].partition(":")
-        return getattr(_import_module(module), there or name)
-    if name in _ROOMS:
+        module, _, inner_name = _LAZY[name].partition(":")
+        return getattr(_import_module(module), inner_name or name)
+    if name in _MODULES:
         return _import_module(f"capsviz.{name}")
     raise AttributeError(f"module 'capsviz' has no attribute '{name}'")
 

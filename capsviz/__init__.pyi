@@ -1,4 +1,4 @@
-"""What `capsviz.__getattr__` imports when it is first used, for type checkers and editors."""
+"""Types of the names that `capsviz.__getattr__` imports on first use."""
 
 from capsviz import checks as checks
 from capsviz import data as data

@@ -1,4 +1,4 @@
-"""`python -m capsviz`."""
+"""Run the command line with `python -m capsviz`."""
 
 from capsviz.cli import run
 

@@ -1,9 +1,8 @@
-"""What an analysis is: a question put to networks, its measurement, and its drawing.
+"""Define an analysis: a question about networks, its measurement and its figures.
 
 A file or folder of `analyses/` is a command of the same name. It holds a subclass of `Analysis` for
-each kind of result; with two of them, the command measures one image by the first, and many images
-(`--n N`) by the second. Everything that capsviz asks of an analysis is a method or an attribute of
-`Analysis`, and nothing is looked for elsewhere.
+each kind of result. If there are two, the command uses the first for one image and the second for
+many images (`--n N`). The methods and attributes of `Analysis` are the whole interface.
 """
 
 from __future__ import annotations
@@ -28,34 +27,34 @@ PACKAGE = "capsviz.analyses"
 
 
 class Range(NamedTuple):
-    """The smallest and the largest value of an option; None: without an end."""
+    """The smallest and the largest value of an option; None: unlimited."""
 
     low: float | None = None
     high: float | None = None
 
 
 class Default(NamedTuple):
-    """What the help says of a default that is None: Default("the network's own")."""
+    """The help text for a default of None: Default("the network's own")."""
 
     text: str
 
 
 class Flag(NamedTuple):
-    """Name of an option on the command line, where it is not the parameter's: Flag("--from")."""
+    """The command-line name of an option, if not the parameter's name: Flag("--from")."""
 
     name: str
     metavar: str | None = None
 
 
 class Option(NamedTuple):
-    """One option of an analysis, as the signature of its `measure` says it."""
+    """One option of an analysis, taken from the signature of its `measure`."""
 
     name: str  # of the parameter
     kind: type  # int, float, str, bool, Path, or tuple[int, float] for two values
     default: Any
     help: str
     range: Range
-    choices: tuple[str, ...]  # of a Literal; (): any
+    choices: tuple[str, ...]  # the values of a Literal; (): any value
     several: bool  # may be given several times: tuple[str, ...], tuple[tuple[int, float], ...]
     default_text: str | None
     flag: Flag
@@ -64,23 +63,23 @@ class Option(NamedTuple):
 class Panel(NamedTuple):
     """One panel of a figure.
 
-    `draw(axes, result)` draws it into axes, and labels what a key should name. Names at the ends of
-    lines are what it returns, for `capsviz.arrangement.label_lines`; a panel of several pictures
-    divides its axes by `split` from there. The first paragraph of its docstring, "Draw ...", is the
-    panel's part of a figure's caption, where `caption` gives no other.
+    `draw(axes, result)` draws it into axes, and labels the artists for the legend. It may return
+    names for the ends of lines, for `capsviz.arrangement.label_lines`. A panel of several pictures
+    divides its axes with `capsviz.arrangement.split`. Without a `caption`, the first paragraph of
+    the docstring of `draw`, "Draw ...", is the panel's part of a figure's caption.
     """
 
     draw: Callable[[Any, Any], Any]
-    tall: float | Callable[[Any, float], float] = 1.7  # inches, or from the result and its width
-    share: float = 1 / 2  # of the width of a figure over the page
-    narrow: float = 1.0  # of the width of a figure in a column
-    figure: str = ""  # the figure of the result that shows it
-    shown: str | Callable[[Any], bool] = ""  # whether a result has it; or the field that must hold
-    # something, or "FIELD:ITEM" for what it must hold
-    caption: str | Callable[[Any], str] = ""  # what it shows, as a part of a sentence, with fields
-    # as in "of {n:,} images"; "A |B" and "A |C" become "A B and C"; whole sentences in lines below
-    marks: str = ""  # "bars" or "bands" of its intervals
-    omits: Callable[[Any, float], list[str]] = lambda result, width: []  # for which it has no room
+    tall: float | Callable[[Any, float], float] = 1.7  # inches, or a function of result and width
+    share: float = 1 / 2  # of the width of a figure that spans the page
+    narrow: float = 1.0  # of the width of a figure that spans a column
+    figure: str = ""  # name of the figure that shows it
+    shown: str | Callable[[Any], bool] = ""  # shown if the function is true, if the field named is
+    # neither None nor [], or if FIELD contains ITEM ("FIELD:ITEM")
+    caption: str | Callable[[Any], str] = ""  # part of a sentence, with fields as in "of {n:,}
+    # images"; "A |B" and "A |C" become "A B and C"; further lines are whole sentences
+    marks: str = ""  # "bars" or "bands": how it draws intervals
+    omits: Callable[[Any, float], list[str]] = lambda result, width: []  # items without room
 
     def of(self, result) -> bool:
         """Return whether a result has this panel."""
@@ -91,7 +90,7 @@ class Panel(NamedTuple):
         return item in held if item else not (held is None or (isinstance(held, list) and not held))
 
     def words(self, result) -> list[str]:
-        """Return its part of the sentence of a caption, and further sentences."""
+        """Return the panel's part of the caption's first sentence, then whole sentences."""
         if callable(self.caption):
             return self.caption(result).split("\n")
         text = self.caption or self.about.removeprefix("Draw ").rstrip(".").replace(". ", "\n")
@@ -104,12 +103,12 @@ class Panel(NamedTuple):
 
     @property
     def about(self) -> str:
-        """The first paragraph of the docstring of `draw`."""
+        """Return the first paragraph of the docstring of `draw`."""
         text = inspect.getdoc(getattr(self.draw, "func", self.draw)) or ""
         return " ".join(text.partition("\n\n")[0].split())
 
 
-RULES = "axes", "formats", "titles", "over_runs", "some", "references"  # of a result's fields
+RULES = "axes", "formats", "titles", "over_runs", "some", "references"  # keyed by result field
 Seed = Annotated[int, Range(0, 2**32 - 1), "Random seed."]
 Fill = Annotated[
     Literal["black", "edge", "mean"],
@@ -124,80 +123,82 @@ Layer = Annotated[
 
 
 def outside(result) -> str:
-    """Return what lies outside warped images, as a sentence of a caption; "" where it is black."""
+    """Return the caption's sentence on the fill outside transformed images; "" for black."""
     of = {"edge": "its nearest pixels", "mean": "its mean colour"}
     fill = of.get(getattr(result, "fill", ""))
     return f"Fill outside an image: {fill}." if fill else ""
 
 
 class Analysis:
-    """One question put to networks, with one kind of result.
+    """One question about networks, with one kind of result.
 
-    Write `measure` and `panels`, and as much of the rest as defaults do not do. `measure` states
-    its needs by the names of its parameters, and its options by annotations, once for the command
-    line, its help, Python and the figure set:
+    Write `measure` and `panels`; override the rest only if the defaults do not fit. The names of
+    the parameters of `measure` say what it needs. Annotations define its options, once for the
+    command line, its help, Python and the figure set:
 
         def measure(self, network, images, labels, *, classes, dataset, progress=iter,
                     per_class: Annotated[int, Range(1, 4), "Examples of each class."] = 1):
 
-    Given by name, before or after the `*`:
-        network           the network, or `networks`: {name: network}, of which others are compared
-                          with the first
-        image, label      one image (1, C, H, W) in [0, 1] and its class, None if it is not known
+    Parameters passed by name, before or after the `*`:
+        network           the network, or `networks`: {name: network}, the first of which is the
+                          reference for the others
+        image, label      one image (1, C, H, W) in [0, 1] and its class, None if unknown
         images, labels    N images (N, C, H, W) in [0, 1] and their classes (N,)
         classes, dataset  names of the classes, and of the data set
         progress          wraps an iterable in a progress bar
-        inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
+        inputs            the first network with its data (`capsviz.inputs.opening.Inputs`)
+        opened            the same for all networks
         picture           the image with its name, for analyses of one image
-        n, digit          the number of images that was asked for, and the class
+        n, digit          the requested number of images, and the class
 
     A result is a NamedTuple. Its numbers are `Estimate`s: value, interval and n. Functions of
-    `capsviz.statistics.intervals` return intervals, as `wilson(successes, n)` of a share and
-    `mean_interval(values)` of a mean. What else panels need is arrays, texts and plain numbers.
-    Class attributes say how estimates are written (see `capsviz.statistics.numbers`):
+    `capsviz.statistics.intervals` return intervals: `wilson(successes, n)` for a proportion,
+    `mean_interval(values)` for a mean. Other fields are arrays, texts and plain numbers.
+    Its class attributes say how to print estimates (see `capsviz.statistics.numbers`):
         axes              {field: names along each axis of an estimate, or the field with them}
-        formats, titles   {field: format such as ".1%"}, {field: name, if not that of the field}
-        over_runs         {field: function of the values of several training runs, or None to take
-                          the first}; default: the mean of estimates
+        formats           {field: format such as ".1%"}
+        titles            {field: printed name}; default: the name of the field
+        over_runs         {field: function that combines the values of several training runs, or
+                          None to take the first}; default: the mean of estimates
     """
 
-    Result: ClassVar[type]  # its kind of result: see "A result" below
-    needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
-    panels: ClassVar[Mapping[str, Panel] | str] = "draw:PANELS"  # or the file beside its own, and
-    # the name in it, where they are: it is imported to draw
-    any_input: ClassVar[bool] = False  # inputs may be other than images: token ids, a table, ...
+    Result: ClassVar[type]  # a NamedTuple, as described above
+    needs: ClassVar[tuple[str, ...]] = ()  # parts of a trace, see capsviz.tracing.needs; (): scores
+    panels: ClassVar[Mapping[str, Panel] | str] = "draw:PANELS"  # or "FILE:NAME", a file beside the
+    # analysis that is imported only to draw
+    any_input: ClassVar[bool] = False  # inputs need not be images: token ids, a table, ...
     examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
-    usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
-    dataset: ClassVar[str | None] = None  # where neither network nor data set is named
+    usual_n: ClassVar[int] = 1000  # number of images without `--n`, or all if there are fewer
+    dataset: ClassVar[str | None] = None  # used if neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
     figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
-    # options in `capsviz figures`, or functions of the number of images that give them, several
-    # for several figures; None: not part of it
-    slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
-    how: ClassVar[str] = ""  # intervals are, for captions: "bootstrap", "{distance} parts"
-    unit: ClassVar[str] = "images"  # that intervals are over
-    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
-    # along their first axis; None: all short ones
+    # options in `capsviz figures`, as values or functions of the number of images; a tuple for
+    # several figures; None: not in the set
+    slow: ClassVar[bool] = False  # dozens of passes per image: fewer images in a figure set
+    how: ClassVar[str] = ""  # method of the intervals for captions: "bootstrap", "{distance} parts"
+    unit: ClassVar[str] = "images"  # sampling unit of the intervals
+    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, long ones only at the
+    # first index of their first axis; None: all short ones
 
     def __init_subclass__(cls) -> None:
-        """Give results the method `to_frame`; what is not a result is refused by `of`."""
+        """Add the method `to_frame` to the result; `of` checks the result itself."""
         if hasattr(vars(cls).get("Result"), "_fields"):
             from capsviz.statistics.numbers import to_frame
 
             cls.Result.to_frame = to_frame  # type: ignore[attr-defined]
 
     def measure(self, *given, **options):
-        """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
+        """Measure, and return a `Result`; no files, prints or global seed; networks are unchanged.
 
         Raises
         ------
-        ValueError  for options or images that make no sense, in one line.
+        ValueError  for invalid options or images, in one line.
         """
         raise NotImplementedError
 
     @property
     def all_panels(self) -> Mapping[str, Panel]:
-        """Every panel that a result may have, by name, in order; {} with a `draw` of its own."""
+        """Return every possible panel by name, in order; {} if the class overrides `draw`."""
         if type(self).draw is not Analysis.draw:
             return {}
         if not isinstance(self.panels, str):
@@ -212,18 +213,18 @@ class Analysis:
         self, result, *, width: float = 7.16, part: str = "", panel: str | Sequence[str] = (),
         axes: Axes | None = None,
     ) -> Figure:  # fmt: skip
-        """Draw one of the `parts` of a result, or some of its panels, without a network or torch.
+        """Draw one figure of a result, or some of its panels, without a network or torch.
 
         Parameters
         ----------
-        width  of the figure in inches; how tall it may be follows from it.
-        part   name of a figure; "" is the first.
+        width  inches; the largest height follows from it.
+        part   name of a figure (see `parts`); "" is the first.
         panel  name of a panel, or several in order, in place of a figure.
-        axes   to draw one panel into; None: a new figure.
+        axes   axes for one panel; None: a new figure.
 
         Raises
         ------
-        ValueError  for a panel that the result has not, or axes without one panel.
+        ValueError  if the result lacks a panel, or if axes come without exactly one panel.
         """
         from capsviz import arrangement
 
@@ -238,7 +239,7 @@ class Analysis:
         return arrangement.arranged(chosen, result, width, self.heading(result, part))
 
     def chosen(self, result, part: str = "", panel: str | Sequence[str] = ()) -> dict[str, Panel]:
-        """Return some panels of a result, or those of a figure; ValueError for one it has not."""
+        """Return the named panels, or those of a figure; ValueError if the result lacks one."""
         every, names = self.all_panels, [panel] if isinstance(panel, str) else list(panel)
         for name in names:
             discovery.require_known("panel", name, every)
@@ -248,27 +249,27 @@ class Analysis:
         return {name: every[name] for name in names or of_part}
 
     def parts(self, result) -> tuple[str, ...]:
-        """Names of the figures of a result; "" is the first one."""
+        """Return the names of the figures of a result; "" is the first one."""
         every = self.all_panels.values()
         return tuple(dict.fromkeys(one.figure for one in every if one.of(result))) or ("",)
 
     def heading(self, result, part: str = "") -> str:
-        """Return what stands above the panels of a figure: of what its numbers are."""
+        """Return the line above the panels of a figure: number of images and data set."""
         if not hasattr(result, "n") or not hasattr(result, "dataset"):
             return ""
         marked = any(one.marks for one in self.chosen(result, part).values())
         return f"{result.n:,} images of {result.dataset}{'; bars and bands: 95 %' * marked}"
 
     def verdict(self, result) -> str:
-        """What the result says, in a sentence or two; the numbers are printed below it."""
+        """Return the finding in a sentence or two; the numbers are printed below it."""
         return ""
 
     def caption(self, result, part: str = "") -> str:
-        """What a figure shows: `caption_of` its panels."""
+        """Return the caption of a figure: `caption_of` its panels."""
         return self.caption_of(result, list(self.chosen(result, part)))
 
     def caption_of(self, result, panels: Sequence[str]) -> str:
-        """Return what panels show, one sentence of all their parts, and what bars and bands are."""
+        """Return a caption: one sentence on all panels, further sentences, then the intervals."""
         from capsviz.statistics.words import in_a_row, sentence
 
         chosen = [self.all_panels[name] for name in panels]
@@ -287,7 +288,7 @@ class Analysis:
         return " ".join(filter(None, [*map(sentence, [whole, *more]), outside(result)]))
 
     def intervals(self, result) -> str:
-        """Return what the bars and bands of its panels are."""
+        """Return the meaning of bars and bands, for a caption."""
         from capsviz.statistics.numbers import estimates_of
 
         known = hasattr(result, "n") and hasattr(result, "dataset")
@@ -297,65 +298,65 @@ class Analysis:
         return f"95 % intervals over {f'{runs} training runs and ' * (runs > 1)}{over}{how}"
 
     def findings(self, result) -> str:
-        """The printed lines: the verdict, then the estimates of `headline` with their intervals."""
+        """Return the printed lines: verdict, then estimates of `headline` with intervals."""
         from capsviz.statistics.numbers import lines
 
         return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
 
     def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
-        """Header, rows and caption of the table beside the figure, and of `--table`; None: none."""
+        """Return header, rows and caption of the table for `--table`; None: no table."""
         return None
 
     def in_figure_set(self, n: int, inputs, digit: int) -> int:
-        """Return how many images it looks at in a figure set of n images, for one class `digit`."""
+        """Return how many of the n images of a figure set are measured, for one class `digit`."""
         return min(n, len(inputs.dataset))
 
     def check(self, **options) -> None:
-        """Refuse options that make no sense, before anything is opened: ValueError in one line."""
+        """Raise a one-line ValueError for invalid options, before anything is opened."""
 
     def checkpoint(self, **options) -> str | None:
-        """Return the checkpoint that its options name, as a run by its folder; None: none."""
+        """Return the checkpoint that the options name, or the folder of its run; None: none."""
         return None
 
     def left_out(self, inputs) -> str:
-        """Return why a figure set of these inputs goes without it; "": it does not."""
+        """Return why a figure set of these inputs omits the analysis; "" if it does not."""
         return ""
 
     def stem(self, base: str, result) -> str:
-        """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".
+        """Return the name of a result's files; non-default options are appended to it later.
 
-        Options that are not the defaults are added to it.
+        `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".
         """
         return base
 
     def extra_files(self, result, path: Path, **options) -> list[Path]:
-        """Write what else belongs beside the figure; `path` is that of its JSON."""
+        """Write further files beside the figure and return them; `path` is the JSON file."""
         return []
 
     @property
     def name(self) -> str:
-        """Name of the command, with underscores."""
+        """Return the name of the command, with underscores."""
         module = type(self).__module__
         return discovery.name_of(PACKAGE, module) or module.rpartition(".")[2]
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the parameters of `measure` that are not options."""
+        """Return the names of the parameters of `measure` that are not options."""
         return tuple(name for name, one, hint in _parameters(type(self)) if hint is None)
 
     @property
     def of_one_image(self) -> bool:
-        """Whether it looks at one image."""
+        """Return whether it measures one image."""
         return "image" in self.given or "picture" in self.given
 
     @property
     def compares(self) -> bool:
-        """Whether it looks at several networks."""
+        """Return whether it takes several networks."""
         return bool({"networks", "opened"} & set(self.given))
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options of `measure`, in their order."""
+        """Return the options of `measure`, in their order."""
         return tuple(
             _option(name, one.default, hint)
             for name, one, hint in _parameters(type(self))
@@ -364,15 +365,15 @@ class Analysis:
 
 
 def of(name: str) -> tuple[Analysis, ...]:
-    """The analyses of a command, in the order of their definition; a ValueError says what is wrong.
+    """Return the analyses of a command, in the order of their definition.
 
-    A module that offers a command of its own (`command`) need not hold any.
+    There may be none if the module defines its own `command`. ValueError for an invalid analysis.
     """
     return _of(discovery.load(PACKAGE, name, what="analysis"))
 
 
 def of_result(name: str, kind: str) -> Analysis:
-    """The analysis of a command whose results are of this kind, by the name of their class."""
+    """Return the analysis of a command whose result class has the name `kind`."""
     for one in of(name):
         if one.Result.__name__ == kind:
             return one
@@ -380,10 +381,10 @@ def of_result(name: str, kind: str) -> Analysis:
 
 
 def explanation(name: str) -> str:
-    """Return the page of an analysis, in Markdown; without one, the docstring of its module.
+    """Return the page of an analysis, in Markdown, or else the docstring of its module.
 
-    The page is explain.md in its folder, or NAME.md beside NAME.py: a title that asks the question,
-    and the sections "Method", "What to see" and "What not to conclude", at the end maybe "Sources".
+    The page is explain.md in its folder, or NAME.md beside NAME.py. Its title asks the question;
+    its sections are "Method", "What to see", "What not to conclude" and optionally "Sources".
     """
     source = discovery.source(PACKAGE, name)
     folder = source.name == "__init__.py"
@@ -403,18 +404,18 @@ def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
     kinds = [one for one in kinds if hasattr(one, "Result") or one not in bases]
     for one in kinds:
         if not hasattr(getattr(one, "Result", None), "_fields"):
-            raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")
+            raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is not a NamedTuple")
         if one.caption is not Analysis.caption:
             raise ValueError(f"{one.__name__}: write `caption_of(result, panels)`, not `caption`")
         given = one.panels.items() if isinstance(one.panels, Mapping) else ()
         for name in (name for name, panel in given if not isinstance(panel, Panel)):
-            raise ValueError(f"panel '{name}' of {one.__name__} is no Panel: write Panel(draw)")
+            raise ValueError(f"panel '{name}' of {one.__name__} is not a Panel: write Panel(draw)")
         _require_fields(one)
     return tuple(one() for one in dict.fromkeys(kinds))
 
 
 def _require_fields(kind: type[Analysis]) -> None:
-    """Refuse rules for what is not a field of the result: ValueError."""
+    """Raise ValueError if a rule of the result or a headline names an unknown field."""
     fields: list[str] = list(kind.Result._fields)  # type: ignore[attr-defined]
     for rule in (*RULES, "headline"):
         for name in getattr(kind if rule == "headline" else kind.Result, rule, None) or ():
@@ -424,19 +425,19 @@ def _require_fields(kind: type[Analysis]) -> None:
 
 
 def _parameters(kind: type[Analysis]) -> list[tuple[str, inspect.Parameter, Any]]:
-    """Name, parameter, and for an option its annotation, of each parameter of `measure`."""
+    """Return name, parameter and annotation of each parameter of `measure`; None: no option."""
     parameters = inspect.signature(kind.measure).parameters
     rows = [(name, one) for name, one in parameters.items() if name != "self"]
     return [(name, one, _hint(one, kind.measure.__globals__)) for name, one in rows]
 
 
 def _hint(parameter: inspect.Parameter, names: dict) -> Any:
-    """The annotation of an option, which carries a help text; None: not an option."""
+    """Return the annotation of an option, which carries a help text; None: not an option."""
     hint = parameter.annotation
-    if isinstance(hint, str):  # annotations are evaluated late
+    if isinstance(hint, str):  # from __future__ import annotations
         try:
             hint = eval(hint, names)
-        except NameError:  # of a type that only type checkers import
+        except NameError:  # a type imported under TYPE_CHECKING
             return None
     return hint if any(isinstance(one, str) for one in getattr(hint, "__metadata__", ())) else None
 

@@ -1,8 +1,8 @@
-"""Find the modules of a package, and plugins of its kind, by name and without importing them.
+"""Find the modules of a package and the user's plug-ins by name, without importing them.
 
-A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add plugins of any kind
-("analyses", "routing", "data", "decoders", "models", "corruptions", "reproductions", "pitfalls",
-"commands": the last name of the package) by
+A module is a file NAME.py, or a folder NAME with an `__init__.py`. The kind of a plug-in is the
+last part of the package's name: "analyses", "routing", "data", "decoders", "models",
+"corruptions", "reproductions", "pitfalls" or "commands". Plug-ins are found in
 
     $CAPSVIZ_PLUGINS   folders (separated as in $PATH) that hold KIND/NAME.py or KIND/NAME/
     entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent
 QUOTES = '"""'
-BESIDE = ("analyses", "trained")  # at the top of the repository; installed, within capsviz
+BESIDE = ("analyses", "trained")  # beside capsviz in the repository, inside it when installed
 
 
 class Entry(NamedTuple):
     """One module that a package offers."""
 
-    module: str  # the dotted name that it is imported by
+    module: str  # dotted name for the import
     path: Path | None  # its source file; None for an entry point
-    ours: bool  # whether it comes with capsviz
+    ours: bool  # whether it is part of capsviz
 
 
 def root() -> Path:
-    """Return the folder that holds the package capsviz: the checkout, if it runs from one."""
+    """Return the folder that holds the package capsviz: the root of a checkout."""
     return CAPSVIZ.parent
 
 
@@ -47,7 +47,7 @@ def folder(package: str) -> Path:
 
 
 def names(package: str) -> list[str]:
-    """Return the sorted module names of a package, without those that start with "_"."""
+    """Return the sorted module names of a package, except those that start with "_"."""
     return sorted(entries(package))
 
 
@@ -65,7 +65,7 @@ def source(package: str, name: str) -> Path:
 
 
 def digest(package: str, name: str) -> str:
-    """Return the SHA-256 of the source of a module; of a folder, of all its modules."""
+    """Return the SHA-256 of a module's source; for a folder, of all its modules."""
     path = source(package, name)
     files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
@@ -78,7 +78,7 @@ def summary(package: str, name: str) -> str:
     except Exception as error:  # a dangling link or a broken package must not hide the others
         return f"(cannot be read: {type(error).__name__}: {error})"
     line = text.partition("\n")[0].removeprefix(QUOTES)
-    if text.startswith(QUOTES) and "\\" not in line and line.strip():  # ast is slow
+    if text.startswith(QUOTES) and "\\" not in line and line.strip():  # faster than ast
         return line.partition(QUOTES)[0].strip()
     import ast
 
@@ -89,7 +89,7 @@ def summary(package: str, name: str) -> str:
 
 
 def root_of(file: Path) -> Path:
-    """Return the folder from which a Python file is imported: above its package, if it has one."""
+    """Return the folder from which a Python file is imported: the one above its packages."""
     folder = file.resolve().parent
     while folder.name.isidentifier() and (folder / "__init__.py").is_file():
         folder = folder.parent
@@ -104,12 +104,12 @@ def parameters(function) -> tuple[str, ...]:
 
 
 def load(package: str, name: str, *, what: str) -> ModuleType:
-    """Import one module of a package such as "capsviz.nn.routing"; `what` names it in errors.
+    """Import one module of a package such as "capsviz.nn.routing"; errors call it `what`.
 
-    ValueError for an unknown name, one that two plugins have, and a plugin that cannot be imported.
+    ValueError for an unknown or ambiguous name, or a plug-in that cannot be imported.
     """
     known = entries(package)
-    if not isinstance(name, str) or name not in known:  # of a file, anything
+    if not isinstance(name, str) or name not in known:  # a card may hold anything
         raise ValueError(unknown(what, str(name), sorted(known), plugins=True))
     entry = known[name]
     if entry.ours:
@@ -124,12 +124,12 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
 
 
 def entries(package: str) -> dict[str, Entry]:
-    """Return the modules of a package by name; ValueError for a name that is there twice."""
+    """Return the modules of a package by name; ValueError if two have the same name."""
     return _entries(package, tuple(places()))
 
 
 def places() -> list[Path]:
-    """Return the folders of plugins; ValueError for one that is not there."""
+    """Return the folders of plug-ins; ValueError if one does not exist."""
     named = [one for one in os.environ.get(PLUGINS, "").split(os.pathsep) if one]
     for place in named:
         if not Path(place).expanduser().is_dir():
@@ -153,15 +153,14 @@ def _entry_points(group: str) -> list[tuple[str, str]]:
     """Return (name, module) of installed entry points."""
     from importlib import metadata
 
-    if not _extended():
+    if not _any_entry_points():
         return []
-
     return [(point.name, point.module) for point in metadata.entry_points(group=group)]
 
 
 @cache
-def _extended() -> bool:
-    """Return whether any distribution has entry points of ours, as `importlib.metadata` is slow."""
+def _any_entry_points() -> bool:
+    """Return whether any distribution has capsviz entry points (`importlib.metadata` is slow)."""
     folders = [Path(place) for place in sys.path if os.path.isdir(place or ".")]
     infos = [
         folder / name / "entry_points.txt"
@@ -177,7 +176,7 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
     if not name.isidentifier():
         raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
     if name in offered and entry.path is not None and entry.path == offered[name].path:
-        return  # its folder is named twice
+        return  # $CAPSVIZ_PLUGINS names the folder twice
     if name in offered:
         first = offered[name].path or offered[name].module
         raise ValueError(
@@ -193,7 +192,7 @@ def _modules(place: Path) -> list[tuple[str, Path]]:
 
 
 def _load_file(name: str, path: Path) -> ModuleType:
-    """Import a source file by its path, once; modules of a folder may import one another."""
+    """Import a source file by its path, once; a folder may use relative imports."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     module = sys.modules.get(name)
@@ -201,7 +200,7 @@ def _load_file(name: str, path: Path) -> ModuleType:
         return module
     inside = [str(path.parent)] if path.name == "__init__.py" else None
     spec = spec_from_file_location(name, path, submodule_search_locations=inside)
-    assert spec is not None and spec.loader is not None  # of a .py file it never is
+    assert spec is not None and spec.loader is not None  # always so for a .py file
     module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -212,7 +211,7 @@ def _load_file(name: str, path: Path) -> ModuleType:
 
 
 def name_of(package: str, module: str) -> str | None:
-    """Return the name of the module of a package that is, or contains, `module`; or None."""
+    """Return the name under which a package offers `module` or a package around it; or None."""
     parts = module.split(".")
     offered = {entry.module: name for name, entry in entries(package).items()}
     longest_first = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
@@ -220,27 +219,27 @@ def name_of(package: str, module: str) -> str | None:
 
 
 def unknown(what: str, name: str, known: list[str], *, plugins: bool = False) -> str:
-    """Return the message for an unknown name: the known ones, and a similar one if there is one.
+    """Return the message for an unknown name, with the known names and a similar one if any.
 
-    With `plugins`, also where those of the user are looked for.
+    With `plugins`, the message also says where plug-ins are searched.
     """
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
-    where = f"; plug-ins are found where ${PLUGINS} says" * plugins
+    where = f"; plug-ins are searched in ${PLUGINS}" * plugins
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}{where}"
 
 
 def require_known(what: str, name: Any, known: Iterable[str]) -> None:
-    """Raise ValueError, as `unknown` words it, for anything but one of the known names."""
+    """Raise ValueError with the message of `unknown` unless `name` is one of the known names."""
     names = list(known)
     if not isinstance(name, str) or name not in names:
         raise ValueError(unknown(what, str(name), names))
 
 
 def some(names: Iterable[str], most: int = 10) -> str:
-    """Return the first names, "..." in place of others."""
+    """Return the first `most` names, and "..." if there are more."""
     every = list(names)
     return ", ".join(every[:most] + ["..."] * (len(every) > most))
 

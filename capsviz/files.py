@@ -1,4 +1,4 @@
-"""Atomic writing of files, and folders that one process writes at a time."""
+"""Write files atomically, and lock folders so that one process writes at a time."""
 
 import errno
 import io
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 LOCK = ".lock"
-WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # what file systems without them say
-RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a temporary name
+WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}  # errors of file systems without locks
+RANDOM_LETTERS = "[a-z0-9_]" * 8  # glob pattern for the end of a temporary name
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: whole or not at all, also if the machine stops."""
+    """Write a file atomically: completely or not at all, even if the machine stops."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -32,12 +32,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """`write_bytes` for text."""
+    """Write text atomically, as UTF-8."""
     write_bytes(path, content.encode())
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """`write_bytes` for arrays by name, as NumPy's compressed archive."""
+    """Write named arrays atomically, as a compressed NumPy archive (.npz)."""
     import numpy as np
 
     content = io.BytesIO()
@@ -46,7 +46,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def clear(folder: Path, *names: str) -> None:
-    """Remove temporary files that `write_bytes` left when it was killed, by patterns of names."""
+    """Remove temporary files left by a killed `write_bytes`; `names` are glob patterns."""
     for name in names:
         for stray in folder.glob(f".{name}.{RANDOM_LETTERS}"):
             stray.unlink(missing_ok=True)
@@ -54,10 +54,10 @@ def clear(folder: Path, *names: str) -> None:
 
 @contextmanager
 def locked(folder: Path, doing: str = "training", *, wait: bool = False):
-    """Lock a folder within this context, creating it; BlockingIOError if another process has it.
+    """Lock a folder, created if missing; BlockingIOError if another process holds the lock.
 
-    With `wait` it waits for the other. The lock is a file `.lock` in it and ends with the process.
-    A new folder that stays empty is removed. On file systems without locks nothing is locked.
+    With `wait`, wait for the other process. The lock is a file `.lock` in the folder and ends with
+    the process. A new folder that stays empty is removed. File systems without locks lock nothing.
     """
     from filelock import FileLock, Timeout
 
@@ -76,10 +76,10 @@ def locked(folder: Path, doing: str = "training", *, wait: bool = False):
             yield
         finally:
             if missing and [path.name for path in folder.iterdir()] == [LOCK]:
-                with suppress(OSError):  # Windows removes it with the lock
+                with suppress(OSError):  # Windows deletes it when the lock is released
                     (folder / LOCK).unlink()
     finally:
         lock.release()
-        with suppress(OSError):  # up to the first that holds something
+        with suppress(OSError):  # stop at the first folder that is not empty
             for path in missing:
                 path.rmdir()

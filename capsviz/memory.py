@@ -1,4 +1,4 @@
-"""Free memory, and an error with advice before memory runs out."""
+"""Measure free memory, and raise an error with advice before memory runs out."""
 
 import math
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import psutil
 import torch
 
+CGROUP = Path("/sys/fs/cgroup")
+
 
 def available(device: torch.device | str = "cpu") -> int:
-    """Return the free bytes of a GPU, or else of the machine."""
+    """Return the free bytes of a GPU, or of the machine for other devices."""
     device = torch.device(device)
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -17,12 +19,14 @@ def available(device: torch.device | str = "cpu") -> int:
 
 
 def _container() -> float:
-    """Return the bytes left by a container's limit (cgroup v2); infinite without one."""
+    """Return the bytes left under a container's limit (cgroup v2); infinite without a limit.
+
+    Cached files that are inactive count as free, because the kernel reclaims them when needed.
+    """
     try:
-        limit, used = (
-            Path("/sys/fs/cgroup", f"memory.{k}").read_text() for k in ("max", "current")
-        )
-        return int(limit) - int(used)
+        limit, used = (int((CGROUP / f"memory.{k}").read_text()) for k in ("max", "current"))
+        lines = (CGROUP / "memory.stat").read_text().splitlines()
+        return limit - used + int(dict(line.split() for line in lines)["inactive_file"])
     except (OSError, ValueError):  # no such file, or "max"
         return math.inf
 
@@ -35,5 +39,5 @@ def require(needed: int, what: str, advice: str, device: torch.device | str = "c
 
 
 def gib(size: float) -> str:
-    """Format bytes: 0.74 MB below a gigabyte, 2.95 GB above."""
+    """Format bytes as "0.74 MB", or as "2.95 GB" from a gigabyte on."""
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"

@@ -1,4 +1,4 @@
-"""The provenance of a result: commit, weights, versions, hardware."""
+"""Record the provenance of a result: commit, weights, versions, hardware."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from capsviz import discovery
 
-CODE = ("capsviz", "analyses", "benchmarks/*.py")  # not the results of benchmarks
+CODE = ("capsviz", "analyses", "benchmarks/*.py")  # without benchmark results
 LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
 
 
 def provenance(card: Mapping | None, device: str) -> dict:
-    """Return commit, weights, versions and hardware of a result, and notes on the network."""
+    """Return commit, weights, versions, hardware and the notes of the network's card."""
     card = card or {}
     weights, notes = card.get("weights", {}), card.get("notes")
     routing = card.get("model", {}).get("config", {}).get("routing")
@@ -34,10 +34,10 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 
 def commit() -> str | None:
-    """Return the git commit of the checkout that capsviz runs from, with "+" for changed code.
+    """Return the git commit of the checkout that capsviz runs from, with "+" if code has changed.
 
-    Untracked files count, too, as plugins are found by their files. Without .git, return
-    $CAPSVIZ_COMMIT, or else None.
+    Untracked files count as changes, because any file may be a plug-in. Without .git, return
+    $CAPSVIZ_COMMIT, or None.
     """
     root = discovery.root()
     if not (root / ".git").exists():
@@ -46,7 +46,7 @@ def commit() -> str | None:
 
 
 def commit_of(folder: Path, *status: str) -> str | None:
-    """Return the commit of a folder, with "+" if `git status` says of changes; None without git."""
+    """Return the commit of a folder, with "+" if `git status` lists changes; None without git."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(folder), *words]
@@ -58,7 +58,7 @@ def commit_of(folder: Path, *status: str) -> str | None:
 
 
 def hardware(device) -> str:
-    """Return the GPU's name, or the machine, its cores and torch's threads."""
+    """Return the GPU's name, or the CPU architecture, its cores and torch's threads."""
     import torch
 
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Check types and ranges of values by pydantic, with errors of one line."""
+"""Check types and ranges of values with pydantic; errors are one line."""
 
 import functools
 import operator
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def validated(kind: type[Kind]) -> type[Kind]:
-    """Return a class as a frozen dataclass with checked fields and ValueErrors of one line.
+    """Return a class as a frozen dataclass whose fields are checked; ValueErrors are one line.
 
     Integers are converted to floats; nothing else is converted.
     """
@@ -49,7 +49,7 @@ def validated(kind: type[Kind]) -> type[Kind]:
 
 
 def check(name: str, value, kind) -> None:
-    """Raise ValueError unless a value has a type."""
+    """Raise ValueError unless `value` fits the type `kind`."""
     try:
         TypeAdapter(kind).validate_python(value, strict=True)
     except ValidationError as error:
@@ -57,16 +57,16 @@ def check(name: str, value, kind) -> None:
 
 
 def one_line(error: ValidationError, name: str = "") -> str:
-    """Return the first error: the expected and the received value."""
+    """Return the first error as a line with the expected and the received value."""
     first = error.errors(include_url=False)[0]
     for part in first["loc"]:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
     value, text = first["input"], first["msg"]
-    if first["type"] == "value_error":  # of a class's own checks
+    if first["type"] == "value_error":  # raised by the class itself
         return str(first["ctx"]["error"])
     if first["type"] == "literal_error" and isinstance(value, str):
         return unknown(name, value, re.findall("'([^']*)'", first["ctx"]["expected"]))
-    if first["type"] in ("missing", "too_long", "too_short"):  # of a tuple of so many
+    if first["type"] in ("missing", "too_long", "too_short"):  # a tuple of the wrong length
         return f"{name}: {text}"
     text = text.removeprefix("Input should be ")
     for pydantic, ours in WORDS.items():
@@ -75,7 +75,7 @@ def one_line(error: ValidationError, name: str = "") -> str:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """Return a whole number of any kind, NumPy's too; raise ValueError for others and for True."""
+    """Return a whole number of any type, NumPy's included; ValueError for others and for bools."""
     with suppress(TypeError):
         if not isinstance(value, bool):
             return operator.index(value)

@@ -17,13 +17,13 @@ def fresh(monkeypatch):
     monkeypatch.delenv(discovery.PLUGINS, raising=False)
     before, path = set(sys.modules), list(sys.path)
     discovery._entries.cache_clear()
-    discovery._extended.cache_clear()
+    discovery._any_entry_points.cache_clear()
     yield
     sys.path[:] = path
     for name in set(sys.modules) - before:
         del sys.modules[name]
     discovery._entries.cache_clear()
-    discovery._extended.cache_clear()
+    discovery._any_entry_points.cache_clear()
 
 
 @pytest.fixture

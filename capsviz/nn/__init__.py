@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: capsule mathematics, routings, layers, decoders, networks."""
+"""Compute with tensors alone: capsule mathematics, routings, layers, decoders, networks."""

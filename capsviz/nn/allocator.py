@@ -1,7 +1,7 @@
-"""Memory that was freed is kept for the next tensor: no page is mapped and cleared twice.
+"""Keep freed memory for the next tensor, so that no page is mapped and cleared twice.
 
-glibc gives large blocks back to the system at once and has them mapped and zeroed anew for the next
-tensor. A training step of CapsNet can spend more time on that than on the arithmetic of routing.
+By default glibc returns large blocks to the system at once. The system then maps and zeroes pages
+again for the next tensor. A training step of CapsNet can spend more time on that than on routing.
 """
 
 import ctypes
@@ -9,18 +9,20 @@ import os
 import sys
 from pathlib import Path
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4  # see mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
-GROWTH_BYTES = 128 << 20  # of a process, after which a step of a progress bar trims
-LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # of a block that goes back at once, and of these
-_tuned, _kept, _least = False, False, 0  # malloc is set; nothing goes back; bytes held at last
+GROWTH_BYTES = 128 << 20  # a step of a progress bar trims after the process has grown by this much
+LARGE_BYTES, MOST_LARGE = 4 << 20, 1 << 16  # size from which a block is returned at once; how many
+_tuned = False  # whether malloc's settings were changed
+_kept = False  # whether freed memory is kept
+_bytes_after_trim = 0
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc to keep what is freed; False where there is no glibc.
+    """Make glibc's malloc keep freed memory; return False without glibc.
 
-    Call it before torch is imported. It holds for the whole process, which then keeps its peak
-    memory until it ends: for commands, not for a library to do to its user.
+    Call it before torch is imported. The process then keeps its peak memory until it ends, so only
+    commands call this, not the library.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -36,7 +38,7 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_large() -> None:
-    """Give large blocks back at once from now on: less memory, and more time in training."""
+    """Return large blocks to the system at once from now on: less memory, slower training."""
     global _kept
     if _kept:
         for key in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD):
@@ -46,18 +48,18 @@ def give_back_large() -> None:
 
 
 def trim(grown: int = 0) -> None:
-    """Give what is free back to the system, where this process keeps it and has grown by bytes."""
-    global _least
-    if _tuned and _held() >= _least + grown:
+    """Return free memory to the system if malloc keeps it and the process grew by `grown` bytes."""
+    global _bytes_after_trim
+    if _tuned and _resident_bytes() >= _bytes_after_trim + grown:
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
-        _least = _held()
+        _bytes_after_trim = _resident_bytes()
 
 
-def _held() -> int:
-    """Return the bytes of memory that this process holds."""
+def _resident_bytes() -> int:
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def kept() -> bool:
-    """Return whether this process keeps what it frees, large blocks too."""
+    """Return whether this process keeps freed memory, including large blocks."""
     return _kept

@@ -1,9 +1,8 @@
-"""A layer of capsules above capsules: fully connected or convolutional, vector or matrix poses.
+"""Routed capsule layers: fully connected or convolutional, with vector or matrix poses.
 
-Positions of a convolutional layer see the children in a window; in a routing that lets them, all
-parents that see a child compete for it (`nn.links`). Poses are flat everywhere; a matrix
-M (r, d) is its rows one after the other, and its vote is M W^T for W (e, d): each row is
-multiplied as a vector would be.
+Each position of a convolutional layer sees the children in a window. If the routing supports it,
+all parents that see a child compete for it (`nn.links`). Poses are always flat: a matrix M (r, d)
+is stored row by row. Its vote is M W^T for W (e, d), so each row is multiplied like a vector.
 """
 
 import math
@@ -17,17 +16,17 @@ from torch import Tensor, einsum, nn
 
 from capsviz.discovery import entries, parameters, require_known
 from capsviz.nn import routing as routings
-from capsviz.nn.computation import CPU, is_literal, kept, normed, without_autocast
+from capsviz.nn.computation import CPU, cached, is_literal, normed, without_autocast
 from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.links import Links, convolution_links, fuse_places, of_slots, route_places
 from capsviz.nn.routing import Parents, Routing, check_shape
 
-CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
+LOGIT_EPSILON = 1e-6  # activations are clamped this far from 0 and 1, so that logits are finite
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
 
 class CapsuleLayer(nn.Module):
-    """Parents of several types, at one position that sees all children, or at many.
+    """A layer of parents of several types, at one position that sees all children, or at many.
 
     Parameters
     ----------
@@ -35,20 +34,22 @@ class CapsuleLayer(nn.Module):
     parents                  J, types of parents.
     child_pose, parent_pose  (D,) and (E,), or (rows, columns) of matrices with equally many rows.
     kernel                   K, positions of children that a parent sees in each direction; None:
-                             all of them.
+                             all positions.
     stride                   positions of children from one parent to the next.
-    transform                "own": a matrix for each child, or each slot of a window, and parent
-                             type. "type": the children of a type share theirs. "shared": all do.
-    coordinates              add to votes where their child is (`coordinates`).
-    routing, iterations      name of a file in `routing`, and R; None is 3, or 1 of one pass.
-    bias                     learn a (J, E) bias inside routing, as the authors' code.
+    transform                "own": a matrix for each child (or slot of a window) and parent type.
+                             "type": the children of a type share theirs. "shared": all children do.
+    coordinates              add the position of the child to its votes (`coordinates_of`).
+    routing, iterations      name of a file in `routing`, and R; None: 3, or 1 for a routing without
+                             iterations.
+    bias                     learn a (J, E) bias inside routing, as the authors' code does.
     std                      standard deviation of the initial weights; None: `initial_std`.
-    options                  more of what the routing takes, as `leaky`; None, False: left out.
+    options                  further options of the routing, e.g. `leaky`; None and False are
+                             dropped.
 
     Raises
     ------
-    ValueError  for unknown names, poses or a kernel that do not fit, iterations of one pass, or an
-                option that the routing does not have.
+    ValueError  for unknown names, poses or a kernel that do not fit, several iterations of a
+                routing without iterations, or an option that the routing does not have.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class CapsuleLayer(nn.Module):
         window, places = rows * columns, (1, 1)
         if kernel is not None:
             window = kernel**2
-            places = convolution_links(tuple(grid), kernel, stride, CPU)[1]  # before an exporter's
+            places = convolution_links(tuple(grid), kernel, stride, CPU)[1]  # cached for exporters
         super().__init__()
-        module = routings.get(routing)  # refuses an unknown name now
+        module = routings.get(routing)  # raises ValueError for an unknown name
         self.routing_name, self.slots = routing, types * window
         self.iterations = routings.rounds(routing, iterations)
-        self.norm: ParentNorm | None = None  # batch norm of the parents, if the routing asks for it
+        self.norm: ParentNorm | None = None  # batch norm of the parents, set by the network
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
@@ -91,7 +92,7 @@ class CapsuleLayer(nn.Module):
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.parent_types = parents
         numbers = prod(child_pose), prod(parent_pose)
-        learned = {}  # initial values of what the routing learns, by name; less in a hidden layer
+        learned = {}  # initial values of the routing's parameters, by name
         if hasattr(module, "parameters"):
             of_classes = getattr(module, "OF_CLASSES", ()) if kernel is not None else ()
             learned = module.parameters(self.slots, parents, *numbers)
@@ -106,32 +107,34 @@ class CapsuleLayer(nn.Module):
         self.register_parameter("bias", shift)
         self.learned = nn.ParameterDict(learned)
         if coordinates:
-            coordinates_of(self.child_grid, self.pose_shape, CPU)  # refuses poses now
+            coordinates_of(self.child_grid, self.pose_shape, CPU)  # ValueError for small poses
 
     def forward(self, poses: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
-        """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
+        """Return poses (B, J * rows * columns, E) and activations of the parents.
 
-        Parameters are those of `couple`. Parent (type * rows + row) * columns + column is of that
-        type at that position of `grid`.
+        Parameters are those of `couple`. Parent (type * rows + row) * columns + column has that
+        type and position of `grid`.
         """
         return self.by_type(*self.couple(poses, activations, couplings))
 
     def couple(
         self, children: Tensor, activations: Tensor | None = None, couplings=None
     ) -> Parents:
-        """Parents, (B, [Q,] J, E) and (B, [Q,] J), by the routing's fused form if it can.
+        """Return poses (B, [Q,] J, E) and activations (B, [Q,] J) of the parents.
+
+        Uses the fused form of the routing where possible.
 
         Parameters
         ----------
         children     (B, count, D).
         activations  (B, count) of the children, in [0, 1], not checked; None: their lengths.
-        couplings    in place of its own, as its `route` takes them.
+        couplings    replace the routing's own, as its `route` takes them.
         """
         with without_autocast(children.device):
             children = self.exact(children)
-            if couplings is None and self._fused is not None and self._fuses(children):
+            if couplings is None and self._fused is not None and self._can_fuse(children):
                 options = self.inputs(self._fused, children, activations)
-                flat = self._flat(children)
+                flat = self._factors(children)
                 return self.normed(*fuse_places(self._fused, *flat, self.links, **options))
             routed = self._routed(self.votes(children), children, activations, couplings)
             return self.normed(routed.poses[-1], routed.activations[-1])
@@ -144,9 +147,9 @@ class CapsuleLayer(nn.Module):
         couplings: Tensor | None = None,
         iterations: int | None = None,
     ) -> tuple[Tensor, Routing]:
-        """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
+        """Return votes (B, [Q,] I, J, E) and all iterations of the routing; slower than `couple`.
 
-        ValueError for `iterations` below 1, or above it of a routing that has one pass.
+        ValueError for `iterations` below 1, or above 1 if the routing does not iterate.
         """
         with without_autocast(children.device):  # routing state stays float32
             votes = self.votes(self.exact(children))
@@ -156,19 +159,19 @@ class CapsuleLayer(nn.Module):
     def route_votes(
         self, votes, children, activations=None, *, couplings=None, iterations=None
     ) -> Routing:
-        """`route` with the votes of the same children at hand."""
+        """Return the `Routing` of votes that were already computed from these children."""
         if not entries(routings.PACKAGE)[self.routing_name].ours:
-            votes = votes.clone()  # a plug-in may write over what it is given
+            votes = votes.clone()  # a plug-in may write over its input
         with without_autocast(children.device):
             children = self.exact(children)
             routed = self._routed(votes, children, activations, couplings, iterations)
             if iterations is not None and len(routed.poses) != iterations:
-                ran = f"ran {len(routed.poses)} iterations, and was asked for {iterations}"
+                ran = f"ran {len(routed.poses)} iterations, expected {iterations}"
                 raise ValueError(f"the routing '{self.routing_name}' {ran}")
             if self.norm is None:
                 return routed
             each = [self.normed(*one) for one in zip(routed.poses, routed.activations, strict=True)]
-            # each stack at a line of its own, by which `wrap` and the checks tell them apart
+            # separate lines: `wrap` and the checks identify tensors by the line that makes them
             poses = torch.stack([one.poses for one in each])
             active = torch.stack([one.activations for one in each])
         return routed._replace(poses=poses, activations=active)
@@ -192,20 +195,20 @@ class CapsuleLayer(nn.Module):
 
     @property
     def links(self) -> Links | None:
-        """Return what the positions see; None: all children."""
+        """Return the links of positions to children; None: each parent sees all children."""
         if self.kernel is None:
             return None
         return convolution_links(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
 
     @property
     def coordinates(self) -> Tensor | None:
-        """Return what is added to votes (children, E); None: nothing."""
+        """Return the coordinates that are added to votes (children, E); None: nothing is added."""
         if not self.coordinated:
             return None
         return coordinates_of(self.child_grid, self.pose_shape, self.weight.device)
 
     def matrices(self) -> Tensor:
-        """Return what makes each child's vote for each parent, (I, J, E, D), shared or its own."""
+        """Return the matrix of each child's vote for each parent, (I, J, E, D)."""
         self._reparametrise()
         weight = self.exact(self.weight)
         if len(weight) == self.slots:
@@ -215,13 +218,13 @@ class CapsuleLayer(nn.Module):
         return weight.repeat_interleave(self.slots // len(weight), 0)
 
     def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
-        """Parents (B, [Q,] J, ...) type by type, as the next layer's children."""
+        """Order parents (B, [Q,] J, ...) by type, as the next layer's children (B, count, ...)."""
         if self.links is None:
             return Parents(poses, activations)
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
 
     def normed(self, poses: Tensor, activations: Tensor) -> Parents:
-        """Parents (B, [Q,] J, ...), with batch norm by type if the layer has one."""
+        """Apply the layer's batch norm, if any, to parents (B, [Q,] J, ...), type by type."""
         if self.norm is None:
             return Parents(poses, activations)
         if self.links is None:
@@ -231,18 +234,20 @@ class CapsuleLayer(nn.Module):
         return Parents(flat.view_as(poses).transpose(1, 2), active.transpose(1, 2))
 
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor | None:
-        """Share of each vote in its parent: couplings (..., [Q,] I, J), activations (B, count).
+        """Return the share of each vote in its parent's pose, shaped as couplings (..., [Q,] I, J).
 
-        None where votes are multiplied by the couplings themselves.
+        `activations` (B, count) are the children's. None if the couplings themselves are the
+        weights.
         """
         if self._weights is None:
             return None
         return self._weights(couplings, of_slots(activations, self.links))
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """`evidence` of votes and routing as `route` gave them, and activations (B, count).
+        """Return the `evidence` (B, [Q,] I, J) of votes and routing from `route`.
 
-        Batch norm of the parents divides it as it does their logits.
+        `activations` (B, count) are the children's. Batch norm of the parents scales the evidence
+        like their logits.
         """
         known = {**self.learned, **self.options}
         with without_autocast(votes.device):
@@ -257,10 +262,10 @@ class CapsuleLayer(nn.Module):
         activations: Tensor | None,
         iterations: int | None = None,
     ) -> dict[str, Any]:
-        """Return the arguments of `route` or `fused`, by name, as far as the function takes them.
+        """Return the arguments by name that `function`, the routing's `route` or `fused`, takes.
 
-        ValueError for iterations that the routing does not have, and activations of another shape,
-        also where it reads none.
+        ValueError for iterations that the routing does not have, and for activations of another
+        shape, even if the routing does not use them.
         """
         check_shape("activations", activations, "B, I", children.shape[:2])
         takes, count = self._takes[function], self.iterations
@@ -279,19 +284,20 @@ class CapsuleLayer(nn.Module):
         return {**known, **learned, **shift, **self.options}
 
     def exact(self, children: Tensor) -> Tensor:
-        """Children in the type that routing is computed in: the weights', float32 at least."""
+        """Cast children to the type of the routing: that of the weights, float32 at least."""
         return children.to(torch.promote_types(self.weight.dtype, torch.float32))
 
-    def _fuses(self, children: Tensor) -> bool:
-        """Return whether the fused form serves for these children."""
-        moved = self.coordinated and "children" in self._takes[self._route]  # reads them unmoved
-        numbers = self.kernel is None or not children.is_meta  # which its windows are made of
-        return not is_literal() and not moved and numbers
+    def _can_fuse(self, children: Tensor) -> bool:
+        """Return whether the fused form can be used for these children."""
+        if is_literal() or (self.kernel is not None and children.is_meta):  # windows read indices
+            return False
+        # a routing that reads children needs them without the coordinates that `_factors` appends
+        return not (self.coordinated and "children" in self._takes[self._route])
 
-    def _flat(self, poses: Tensor) -> tuple[Tensor, Tensor]:
-        """Children and matrices (I, J, E, D) whose product the votes are.
+    def _factors(self, poses: Tensor) -> tuple[Tensor, Tensor]:
+        """Return children and matrices (I, J, E, D) whose products are the votes.
 
-        Coordinates are among them, and rows of a matrix pose lie along the diagonal.
+        Both include the coordinates. The matrix of a matrix pose is block-diagonal, a block a row.
         """
         weight = self.matrices()
         rows = prod(self.child_pose[:-1])
@@ -300,33 +306,33 @@ class CapsuleLayer(nn.Module):
             weight = einsum("rs,ijed->ijresd", eye, weight).flatten(4).flatten(2, 3)
         if self.coordinates is None:
             return poses, weight
-        places = self.coordinates.to(poses)
-        numbers = torch.eye(places.shape[1], dtype=weight.dtype, device=weight.device)
-        numbered = list(_numbered(self.pose_shape))
-        poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
-        added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
+        coordinates, (E, _) = self.coordinates.to(poses), weight.shape[2:]
+        identity = torch.eye(E, dtype=weight.dtype, device=weight.device)
+        indices = list(_coordinate_entries(self.pose_shape))
+        poses = torch.cat((poses, coordinates[:, indices].expand(len(poses), -1, -1)), 2)
+        added = identity[:, indices].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
 
     def _routed(self, votes, children, activations, couplings, iterations=None) -> Routing:
         options = self.inputs(self._route, children, activations, iterations)
-        couplings = self._listed(couplings, options)
+        couplings = self._checked_couplings(couplings, options)
         return route_places(self._route, votes, links=self.links, couplings=couplings, **options)
 
-    def _listed(self, couplings, options: Mapping[str, Any]):
-        """Couplings as `route` takes them; ValueError for a list of other than its iterations."""
+    def _checked_couplings(self, couplings, options: Mapping[str, Any]):
+        """Return couplings as `route` takes them; ValueError for a list of the wrong length."""
         if not isinstance(couplings, list | tuple):
             return couplings
         routings.require_each(couplings, options.get("iterations", 1))
         return couplings if "iterations" in options else couplings[0]
 
     def _reparametrise(self) -> None:
-        """Compute what `torch.nn.utils` prunes or norms, as a call of the module itself would."""
+        """Recompute weights pruned or normed by `torch.nn.utils`, like a call of the module."""
         for hook in self._forward_pre_hooks.values():
             if type(hook).__module__.startswith("torch.nn.utils."):
                 hook(self, ())
 
     def require_options(self, names: Iterable[str], learned: Mapping[str, Tensor]) -> None:
-        """Raise ValueError for an option that the routing does not have, or learns by itself."""
+        """Raise ValueError for an option that the routing lacks or that is a learned parameter."""
         for takes in filter(None, self._takes.values()):
             for option in names:
                 if option in learned or option not in takes:
@@ -336,36 +342,36 @@ class CapsuleLayer(nn.Module):
                     )
 
 
-@kept
+@cached
 def coordinates_of(
     grid: tuple[int, int, int], pose: tuple[int, ...], device: torch.device = CPU
 ) -> Tensor:
-    """Return what is added to votes: row and column of each child (types * rows * columns, E).
+    """Return the coordinates added to votes: row and column of each child (children, E).
 
-    They are its middle's, from 0 to 1 of all positions, in the first two entries of the right-hand
-    column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
+    They are those of its centre, scaled to (0, 1). They fill the first two entries of the
+    right-hand column of a matrix pose (Hinton et al. 2018), or the first two of a vector.
     """
     types, rows, columns = grid
     if pose[0] < 2:
         raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
-    numbers = _numbered(pose)
-    how: dict = {"dtype": torch.float32, "device": device}  # whatever the default type is now
+    first, second = _coordinate_entries(pose)
+    how: dict = {"dtype": torch.float32, "device": device}  # cached, so not the default type
     added = torch.zeros(types, rows, columns, prod(pose), **how)
-    added[..., numbers[0]] = ((torch.arange(rows, **how) + 0.5) / rows)[:, None]
-    added[..., numbers[1]] = (torch.arange(columns, **how) + 0.5) / columns
+    added[..., first] = ((torch.arange(rows, **how) + 0.5) / rows)[:, None]
+    added[..., second] = (torch.arange(columns, **how) + 0.5) / columns
     return added.flatten(0, 2)
 
 
-def _numbered(pose: tuple[int, ...]) -> tuple[int, int]:
-    """Return which two numbers of a pose coordinates are added to."""
+def _coordinate_entries(pose: tuple[int, ...]) -> tuple[int, int]:
+    """Return the indices of the two entries of a pose to which coordinates are added."""
     return (pose[1] - 1, 2 * pose[1] - 1) if len(pose) == 2 else (0, 1)
 
 
 def initial_std(transform: str, children: int) -> float:
-    """Standard deviation of the initial weights that make votes: 0.1, as the authors' code has it.
+    """Return the standard deviation of the initial matrices: 0.1, as in the authors' code.
 
-    It is 0.1 / sqrt(I) where one matrix is for all children, whose votes add up in one direction:
-    with 0.1 all classes would begin long and alike, and stay at chance.
+    If all children share one matrix, it is 0.1 / sqrt(I). Their votes then add up in one direction,
+    and with 0.1 all class capsules start long and equal, and accuracy stays at chance.
     """
     return 0.1 / math.sqrt(children) if transform == "shared" else 0.1
 
@@ -373,7 +379,7 @@ def initial_std(transform: str, children: int) -> float:
 def initial_matrices(
     transform: str, children: int, types: int, size: tuple[int, int, int], std: float | None
 ) -> nn.Parameter:
-    """Draw matrices (M, J, E, D), one for each child that has its own; ValueError for none."""
+    """Draw matrices (M, J, E, D), M as `transform` says; ValueError for an unknown one."""
     require_known("transform", transform, TRANSFORMS)
     count = {"own": children, "type": types, "shared": 1}[transform]
     std = initial_std(transform, children) if std is None else std
@@ -381,9 +387,9 @@ def initial_matrices(
 
 
 class ParentNorm(nn.Module):
-    """Poses, and the logits of activations, each of mean 0 and variance 1 for each of J parents.
+    """Batch norm of the poses and of the activations' logits, for each of J parents.
 
-    Without gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
+    It has no gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
     """
 
     def __init__(self, parents: int):
@@ -393,15 +399,15 @@ class ParentNorm(nn.Module):
 
     @property
     def logit_std(self) -> Tensor:
-        """Return what evaluation divides the logits of each type of parent by: (J,)."""
+        """Return the divisor (J,) of the logits of each parent type in evaluation mode."""
         assert self.logits.running_var is not None
         variance = self.logits.running_var
         exact = torch.promote_types(variance.dtype, torch.float32)
         return (variance.to(exact) + self.logits.eps).sqrt()
 
     def forward(self, poses: Tensor, activations: Tensor) -> Parents:
-        """Poses (B, J, E) and activations (B, J), or (B, J, positions) of both."""
-        logits = normed(self.logits, torch.logit(activations, CLOSEST))
+        """Normalise poses (B, J, E) and activations (B, J), or both as (B, J, ...)."""
+        logits = normed(self.logits, torch.logit(activations, LOGIT_EPSILON))
         return Parents(normed(self.poses, poses), logits.sigmoid())
 
 
@@ -410,15 +416,15 @@ def evidence(
 ) -> Tensor:
     """Return what each vote adds to `routing.quantity(name)`, which decides the activation.
 
-    By default the length that a weighted vote has along its parent's pose.
+    The default is the length of a weighted vote along its parent's pose.
 
     Parameters
     ----------
     name         of the routing.
     votes        (B, [Q,] I, J, E).
-    routing      what `route` gave for them.
-    activations  (B, [Q,] I) of the children, slot by slot where positions see some of them.
-    known        what the routing learned, and its options, by name.
+    routing      result of `route` for these votes.
+    activations  (B, [Q,] I) of the children, by slot if there are positions.
+    known        learned parameters and options of the routing, by name.
 
     Returns
     -------
@@ -436,8 +442,8 @@ def evidence(
     return (couplings if weights is None else weights(couplings, activations)) * along
 
 
-def by_round(evidence, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-    """A layer's `evidence` after each iteration: (R, B, [Q,] I, J)."""
-    rounds = range(1, len(routing.couplings) + 1)
-    each = [Routing(*(part[:r] for part in routing)) for r in rounds]
+def by_iteration(evidence, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+    """Return a layer's `evidence` after each iteration: (R, B, [Q,] I, J)."""
+    counts = range(1, len(routing.couplings) + 1)
+    each = [Routing(*(part[:count] for part in routing)) for count in counts]
     return torch.stack([evidence(votes, one, activations) for one in each])

@@ -1,7 +1,7 @@
 """Layers that make primary capsules: a squash, a norm, or poses with separate activations.
 
-The file of a routing names its own as CHILDREN: where a capsule's length is its activation, that is
-a squash; elsewhere a free pose has an activation beside it.
+The file of a routing names one of `KINDS` as CHILDREN. Either the length of a capsule is its
+activation (a squash), or the activation is separate from a pose of any length.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -15,17 +15,17 @@ from capsviz.nn.functional import squash, squash_exp
 
 
 class Capsules(NamedTuple):
-    """Capsules of a layer, and what else they say."""
+    """Poses and activations of a layer of capsules."""
 
     poses: Tensor  # (B, I, D)
     activations: Tensor | None = None  # (B, I) in [0, 1]; None: the poses' lengths
 
 
 def lay_out(features: Tensor, types: int) -> Tensor:
-    """Features (B, types * D, rows, columns) -> (B, types * rows * columns, D).
+    """Reshape features (B, types * D, rows, columns) to capsules (B, types * rows * columns, D).
 
-    A capsule is D channels of one type at one position: index i = (type * rows + row) * columns +
-    column.
+    Capsule i = (type * rows + row) * columns + column holds the D channels of one type at one
+    position.
     """
     B, channels, rows, columns = features.shape
     capsules = features.reshape(B, types, channels // types, rows, columns).movedim(2, 4)
@@ -45,8 +45,8 @@ class PrimaryCapsules(nn.Module):
     kernel      pixels, of the square kernel.
     stride      pixels.
     scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
-                the authors' code, where a softmax over types couples one input to all of them
-                (1/(types + 1) if it is leaky: over "none of them" too).
+                the authors' code, whose softmax couples one input to all types. If that softmax is
+                leaky (has a "none of them" class), the factor is 1/(types + 1).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PrimaryCapsules(nn.Module):
         self.convolution = Convolution(channels, types * dimensions, kernel, stride, scale)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32 at least."""
+        """Return squashed capsules (B, I, D), float32 at least, of features (B, channels, h, w)."""
         out = lay_out(self.convolution(features), self.types)
         return squash(out.to(torch.promote_types(self.convolution.weight.dtype, torch.float32)))
 
@@ -76,15 +76,15 @@ WITH_LOGITS = ("batch_norm", "free")
 
 
 class ToCapsules(nn.Module):
-    """What makes capsules of features, by one of `KINDS`.
+    """Turn features into capsules, by one of `KINDS`.
 
     squash, squash_exp  vectors whose length is their activation.
-    layer_norm          every pose with mean 0 and variance 1, then one gain and shift; activations
+    layer_norm          each pose has mean 0 and variance 1, then one gain and shift; activations
                         are 1 (arXiv:2002.04764).
-    batch_norm          free poses with an activation beside them, the logistic of features of its
-                        own: batch norm of both, without gain and shift (self-routing, variational).
-    free                the same without a norm; the logistic's argument is less 1, so that a new
-                        network's capsules are not half on (EM, the authors' code).
+    batch_norm          poses, and activations as the sigmoid of separate logits. Both have batch
+                        norm without gain and shift (self-routing, variational).
+    free                the same without a norm. Logits are reduced by 1, so that the capsules of an
+                        untrained network are not half active (EM, the authors' code).
     """
 
     def __init__(self, kind: str, types: int, dimensions: int):
@@ -97,7 +97,7 @@ class ToCapsules(nn.Module):
             self.logits = nn.BatchNorm2d(types, affine=False)
 
     def forward(self, features: Tensor, logits: Tensor | None = None) -> Capsules:
-        """Features, and logits (B, types, rows, columns) of `WITH_LOGITS`, -> capsules."""
+        """Return capsules; kinds `WITH_LOGITS` also need logits (B, types, rows, columns)."""
         if self.kind == "batch_norm" and logits is not None:
             features, logits = normed(self.poses, features), normed(self.logits, logits)
         poses = lay_out(features, self.types)

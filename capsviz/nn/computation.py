@@ -1,8 +1,8 @@
-"""Which way the same numbers are computed: fast, or literally as the paper writes it.
+"""Choose how numbers are computed: fast, or literally as the paper writes it.
 
-The fast way has forward and backward passes of its own, which PyTorch's function transforms and
-exporters cannot see into. The literal way is made of PyTorch's own operations alone, and is taken
-by itself inside a transform of `torch.func` and in forward mode.
+The fast way has hand-written forward and backward passes, which PyTorch's function transforms and
+exporters cannot trace. The literal way uses PyTorch's operations alone. It is chosen automatically
+inside a transform of `torch.func` and in forward mode.
 """
 
 import random
@@ -29,11 +29,11 @@ _literal: ContextVar[bool] = ContextVar("literal", default=False)
 
 @contextmanager
 def literal() -> Iterator[None]:
-    """Inside this context networks use `conv2d` and route on votes that they hold.
+    """Make networks use `conv2d` and stored votes within this context.
 
-    The same numbers but for rounding, slower and in more memory. For `torch.export` with a dynamic
-    batch, and ONNX; under `torch.func` and in forward mode networks compute so by themselves. It
-    holds for the thread or task that enters it, and for what is exported or compiled inside.
+    Results are equal up to rounding, but take more time and memory. Use it for `torch.export` with
+    a dynamic batch and for ONNX; under `torch.func` and in forward mode it is automatic. It holds
+    for the current thread or task, and for models exported or compiled inside.
     """
     token = _literal.set(True)
     try:
@@ -43,7 +43,7 @@ def literal() -> Iterator[None]:
 
 
 def is_literal() -> bool:
-    """Return whether `literal` holds here, or a transform that the fast way has no rules for."""
+    """Return whether to compute literally: in `literal`, or in a transform of `torch.func`."""
     return _literal.get() or is_transformed()
 
 
@@ -56,22 +56,22 @@ def is_transformed() -> bool:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor has numbers, and is not a stand-in of an exporter."""
+    """Return whether a tensor is a real one, and not the placeholder of an exporter."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 
-def kept(constants: Callable) -> Callable:
-    """Let a function compute each result once; it may be used in training too.
+def cached(constants: Callable) -> Callable:
+    """Cache the results of a function, which may be used in training too.
 
-    Results are tensors, or tuples with some. Those of an exporter's stand-ins are not kept, nor
-    those of a transform, which are tensors of that transform alone.
+    Results are tensors, or tuples with tensors. They are not cached for the placeholder tensors of
+    an exporter, or inside a transform of `torch.func`, whose tensors are invalid outside.
     """
 
     @wraps(constants)
     def remembered(*key):
         if key in results:
             return results[key]
-        with torch.inference_mode(False):  # which would keep them from training later
+        with torch.inference_mode(False):  # inference tensors cannot be used in training
             result = constants(*key)
         tensors = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
         if all(map(is_plain, tensors)) and not is_transformed():
@@ -84,12 +84,12 @@ def kept(constants: Callable) -> Callable:
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Images (B, C, H, W) laid out as convolutions are fastest; unchanged in `literal`."""
+    """Return images (B, C, H, W) in the fastest layout for convolutions; unchanged in `literal`."""
     return images if is_literal() else images.contiguous(memory_format=torch.channels_last)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
-    """A context without autocast, on any device: some, as "meta", know no autocast at all."""
+    """Return a context without autocast, also for devices without autocast, such as "meta"."""
     kind = device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
@@ -97,16 +97,16 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 
 
 def multiplies_bfloat16() -> bool:
-    """Return whether this processor has instructions for products of bfloat16."""
+    """Return whether this CPU has instructions for bfloat16 products."""
     return getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)()
 
 
 @contextmanager
 def in_bfloat16(device: torch.device, enabled: bool = True) -> Iterator[None]:
-    """Inside, if enabled, autocast to bfloat16.
+    """Autocast to bfloat16 within this context, if enabled.
 
-    PyTorch's own products of it are some twenty times slower than those of float32 on a processor
-    without instructions for them; there rounded numbers are multiplied in float32.
+    On a CPU without bfloat16 instructions, numbers are rounded and multiplied in float32: PyTorch's
+    own bfloat16 products are some twenty times slower there.
     """
     emulated = enabled and device.type == "cpu" and not multiplies_bfloat16()
     rounded = _Rounded() if emulated else nullcontext()
@@ -115,7 +115,7 @@ def in_bfloat16(device: torch.device, enabled: bool = True) -> Iterator[None]:
 
 
 class _Rounded(TorchFunctionMode):
-    """Products that would be of bfloat16 are of numbers rounded to it, and are rounded to it."""
+    """Emulate bfloat16 products: round the factors, multiply in float32, round the result."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -131,9 +131,9 @@ class _Rounded(TorchFunctionMode):
 
 
 def normed(norm: nn.Module, values: Tensor) -> Tensor:
-    """Apply a norm to values, in their type, where its own tensors may be of half precision.
+    """Apply a norm to values in the values' type, even if the norm has half-precision tensors.
 
-    PyTorch's norms refuse float32 values beside them. What they learn of a batch is theirs again.
+    PyTorch's norms refuse this mixture. Updated running statistics are copied back to the norm.
     """
     tensors = dict(norm.named_parameters()) | dict(norm.named_buffers())
     raised = {
@@ -152,7 +152,7 @@ def normed(norm: nn.Module, values: Tensor) -> Tensor:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, the CPU draws from a seed; afterwards its state is what it was. No GPU's changes."""
+    """Seed torch on the CPU within this context and restore its state; GPUs are not affected."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
         yield
@@ -160,7 +160,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def draws(seed: int, device: torch.device = CPU) -> Iterator[None]:
-    """Seed torch, numpy and Python's random, and put their states back; of GPUs, the device's."""
+    """Seed torch (on the CPU and `device`), numpy and random, and restore their states after."""
     states = random.getstate(), np.random.get_state()
     with ExitStack() as stack:
         if device.type == "cuda":

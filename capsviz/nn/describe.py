@@ -1,9 +1,9 @@
 """Describe a network: output, parameters and multiply-adds of every layer, and its memory.
 
-A network without data is run on one image without pixels, so neither time nor memory is spent.
-Multiply-adds are those of one image on its way forward, as mathematics has them: however a product
-is computed, it counts once. They are counted for convolutions, linear layers, votes and routing by
-agreement; `not_counted` says what is left out, such as another routing.
+A copy of the network runs on the "meta" device, without data, so it takes no time or memory.
+Multiply-adds are those of one forward pass of one image, independent of how products are computed.
+They are counted for convolutions, linear layers, votes and dynamic routing; `not_counted` names
+the rest, such as another routing.
 """
 
 import copy
@@ -21,7 +21,7 @@ from capsviz.nn.computation import literal
 from capsviz.nn.routing import Parents
 
 NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"
-DECODER = "decoder"  # begins the names of its layers
+DECODER = "decoder"  # prefix of the names of its layers
 
 
 class Layer(NamedTuple):
@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 
     name: str
     kind: str
-    output: tuple[int, ...] | None  # None: a pass forward does not use it
+    output: tuple[int, ...] | None  # None: not used in a forward pass
     parameters: int
     multiply_adds: int | None  # None: not counted
 
@@ -47,13 +47,13 @@ class Description(NamedTuple):
     multiply_adds_without_decoder: int
     batch_size: int
     weights_bytes: int  # with buffers
-    training_bytes: int | None  # of a step with a batch, at most about; None: it has no estimate
-    image_bytes: int | None  # of one image on its way through, at most about
-    not_counted: str  # in the multiply-adds; layers by their names
+    training_bytes: int | None  # estimated peak of a step with a batch; None: no estimate
+    image_bytes: int | None  # estimated peak for one image
+    not_counted: str  # operations, and names of layers, without multiply-adds
 
 
 def describe(model: Any, *, batch_size: int = 128) -> Description:
-    """Describe a network; it is left as it was found.
+    """Describe a network without changing it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
 
     for name, module in model.named_modules():
         module.register_forward_hook(partial(note, name))
-        if isinstance(module, CapsuleLayer):  # counted by formula: any routing, and none is run
+        if isinstance(module, CapsuleLayer):  # counted by formula, so not run
             of_layer = partial(_parents, prod(module.grid), prod(module.pose_shape))
             module.forward = of_layer  # type: ignore[method-assign]
     with FlopCounterMode(display=False) as counter, torch.no_grad(), literal():
@@ -105,7 +105,7 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
         own = sum(p.numel() for p in module.parameters(recurse=False))
         if isinstance(module, CapsuleLayer):
             layers += _capsules(name, module)
-        elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
+        elif own and not isinstance(module, nn.ParameterDict):  # a routing's, listed there
             counted = operations.get(f"{type(model).__name__}.{name}")
             products = sum(counted.values()) // 2 if counted else None
             layers.append(Layer(name, type(module).__name__, outputs.get(name), own, products))
@@ -113,12 +113,15 @@ def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
 
 
 def _parents(J: int, E: int, children: Tensor, activations=None, couplings=None) -> Parents:
-    """Parents of the right shape, for nothing."""
+    """Return empty parents of the right shape, without computing them."""
     return Parents(children.new_empty(len(children), J, E), children.new_empty(len(children), J))
 
 
 def _capsules(name: str, module: CapsuleLayer) -> list[Layer]:
-    """Votes, then routing: a sum over children in each iteration, an agreement between two."""
+    """Return a row for the votes and one for the routing.
+
+    Dynamic routing has a sum over children per iteration, and an agreement between two iterations.
+    """
     J, D, I = module.parent_types, module.weight.shape[3], module.slots
     Q, E = prod(module.grid[1:]), prod(module.pose_shape)
     rounds = module.iterations

@@ -1,17 +1,17 @@
-"""Convolutions of small maps by the discrete Fourier transform: the same sums of fewer products.
+"""Convolve small maps by the discrete Fourier transform, with fewer products.
 
 A convolution of stride s is a sum of s * s convolutions of stride 1, one for each phase of the rows
-and columns. One that turns N x N numbers by k x k taps into (N - k + 1)^2 sums is, without any
-padding, a product of transforms of N x N points. Those of real numbers come in conjugate pairs of
-which one is enough, and a product of two complex numbers takes three of real ones (Gauss). So it is
-three small real matrices around as many products of matrices as there are rows in them,
+and columns. A convolution of N x N numbers with k x k taps, without padding, gives (N - k + 1)^2
+sums; it is a product of transforms of N x N points. Transforms of real numbers come in conjugate
+pairs, of which one suffices. A product of two complex numbers takes three real ones (Gauss). The
+result is three small real matrices around one matrix product for each of their rows,
 
     sums = synthesis @ ((pixels @ map) * (taps @ kernels)),
 
-as minimal filtering is (Lavin & Gray 2016, arXiv:1509.09308), with roots of unity for its points,
-as in Mathieu et al. (2014, arXiv:1312.5851), for these lose no digits. The second convolution of
-CapsNet, 9 x 9 taps of stride 2 on 20 x 20 numbers, has N = 10 and takes 592 products for 36 sums
-where 2,916 are written.
+as in minimal filtering (Lavin & Gray 2016, arXiv:1509.09308). The points are roots of unity, as in
+Mathieu et al. (2014, arXiv:1312.5851), because these lose no precision. CapsNet's second
+convolution, 9 x 9 taps of stride 2 on 20 x 20 numbers, has N = 10. It takes 592 products for 36
+sums, where a direct convolution takes 2,916.
 """
 
 import itertools
@@ -24,18 +24,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from capsviz.nn import allocator
-from capsviz.nn.computation import is_transformed, kept
+from capsviz.nn.computation import cached, is_transformed
 
-LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
+LEAST_IMAGES = 16  # below this, reading the transformed kernels takes longer than is gained
 MOST_BYTES = 1 << 28  # of transformed kernels
-GAIN = 2  # times fewer products, transforms included
+GAIN = 2  # least ratio of direct products to those of the transform
 TYPES = torch.float32, torch.float64, torch.bfloat16
 
-_kept: tuple[tuple, Tensor, Tensor] | None = None  # kernels, and what they were transformed to
+_cache: tuple[tuple, Tensor, Tensor] | None = None  # (shape, type), kernels, transformed kernels
 
 
 class Shape(NamedTuple):
-    """Of one convolution: what it is given, and what the transform has."""
+    """Sizes of one convolution and of its transform."""
 
     channels: int
     outputs: int
@@ -46,31 +46,31 @@ class Shape(NamedTuple):
 
     @property
     def taps(self) -> int:
-        """Rows and columns of the kernel of each of the pictures."""
+        """Return the rows, and columns, of the kernel of each phase."""
         return math.ceil(self.kernel / self.stride)
 
     @property
     def points(self) -> tuple[int, int]:
-        """Rows and columns that are transformed."""
+        """Return the rows and columns that are transformed."""
         return self.rows + self.taps - 1, self.columns + self.taps - 1
 
     @property
     def products(self) -> int:
-        """Real products of one picture's transform with one kernel's: see `_forms`."""
+        """Return the number of real products of one map's transform with one kernel's."""
         N, M = self.points
-        alone = (1 + (N % 2 == 0)) * (1 + (M % 2 == 0))  # real ones, their own conjugates
+        alone = (1 + (N % 2 == 0)) * (1 + (M % 2 == 0))  # real: their own conjugates
         return alone + 3 * (N * M - alone) // 2
 
 
 def shape_of(images: Tensor, weight: Tensor, stride: int) -> Shape:
-    """The shape of a convolution of images (B, C, H, W) by kernels (O, C, k, k)."""
+    """Return the sizes for images (B, C, H, W) and kernels (O, C, k, k)."""
     O, C, k, _ = weight.shape
     rows, columns = ((side - k) // stride + 1 for side in images.shape[2:])
     return Shape(C, O, k, stride, rows, columns)
 
 
 def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
-    """Return whether there are far fewer products, and room for their kernels."""
+    """Return whether the transform saves enough products and its kernels fit `MOST_BYTES`."""
     if len(images) < LEAST_IMAGES or images.dtype != weight.dtype or images.dtype not in TYPES:
         return False
     s = shape_of(images, weight, stride)
@@ -85,27 +85,27 @@ def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
 
 
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
-    """`conv2d(images, weight, bias, stride)`, by the transform; the result is channels-last.
+    """Return `conv2d(images, weight, bias, stride)`, channels-last, by the transform.
 
-    Made of PyTorch's own operations, so it has derivatives of any order. Kernels that no gradient
-    is wanted of are transformed once, and again when they have changed. In bfloat16 errors are
-    about 0.5 % of the results where `conv2d` has 0.3 %: the transforms are rounded as well.
+    It uses PyTorch's operations alone, so it has derivatives of any order. Transformed kernels are
+    cached until the kernels change, unless their gradient is needed. In bfloat16, errors are about
+    0.5 % of the results (`conv2d`: 0.3 %), because the transforms are rounded as well.
     """
     s, B = shape_of(images, weight, stride), len(images)
-    pixels, taps, synthesis = _forms(s.rows, s.columns, s.taps, images.dtype)
+    pixels, taps, synthesis = _matrices(s.rows, s.columns, s.taps, images.dtype)
     if is_transformed() or (torch.is_grad_enabled() and weight.requires_grad):
         kernels = _transformed(weight, taps, s)
     else:
-        kernels = _remembered(weight, taps, s)
-    maps = (pixels @ _parts(images, *s.points, stride)).view(s.products, B, -1)
-    products = torch.bmm(kernels, maps.transpose(1, 2))  # so its kernels' gradients need no copy
+        kernels = _cached_kernels(weight, taps, s)
+    maps = (pixels @ _phases(images, *s.points, stride)).view(s.products, B, -1)
+    products = torch.bmm(kernels, maps.transpose(1, 2))  # this order avoids a copy in backward
     sums = synthesis @ products.view(s.products, -1).to(synthesis)
     out = sums.view(-1, s.outputs, B).permute(2, 0, 1) + bias
     return out.to(images).view(B, s.rows, s.columns, s.outputs).permute(0, 3, 1, 2)
 
 
 def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
-    """Memory of a training step's transforms and of their gradients, about; 0 unless it pays."""
+    """Estimate the bytes of a training step's transforms and gradients; 0 unless it pays."""
     if not pays(images, weight, stride):
         return 0
     s = shape_of(images, weight, stride)
@@ -114,8 +114,8 @@ def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
     return 2 * weight.element_size() * s.products * numbers
 
 
-def _parts(images: Tensor, rows: int, columns: int, stride: int) -> Tensor:
-    """(B, C, H, W) -> (rows * columns, B * stride * stride * C): every stride-th pixel of each."""
+def _phases(images: Tensor, rows: int, columns: int, stride: int) -> Tensor:
+    """Split (B, C, H, W) into phases: (rows * columns, B * stride * stride * C)."""
     B, C, H, W = images.shape
     images = images.permute(0, 2, 3, 1)
     if (stride * rows, stride * columns) != (H, W):
@@ -125,27 +125,29 @@ def _parts(images: Tensor, rows: int, columns: int, stride: int) -> Tensor:
 
 
 def _transformed(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
-    """(O, C, k, k) -> (P, O, stride * stride * C)."""
-    return (taps @ _parts(weight, s.taps, s.taps, s.stride)).view(s.products, s.outputs, -1)
+    """Transform kernels (O, C, k, k) to (P, O, stride * stride * C)."""
+    return (taps @ _phases(weight, s.taps, s.taps, s.stride)).view(s.products, s.outputs, -1)
 
 
-def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
-    """`_transformed`, without gradients; of the last kernels, if these are equal to them."""
-    global _kept
-    with torch.inference_mode(False), torch.no_grad():  # for whoever wants gradients of images
-        last, kind = _kept, (s, weight.dtype)
+def _cached_kernels(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
+    """Return `_transformed` without gradients, from the cache if the kernels are unchanged."""
+    global _cache
+    with torch.inference_mode(False), torch.no_grad():  # images may need gradients
+        last, kind = _cache, (s, weight.dtype)
         if last is None or last[0] != kind or not torch.equal(last[1], weight):
-            last = _kept = None  # before the next ones are made: they take 150 MB in CapsNet
-            allocator.trim()  # which need not fit where those were
-            last = _kept = (kind, weight.detach().clone(), _transformed(weight.detach(), taps, s))
+            last = _cache = None  # free the old kernels first: 150 MB in CapsNet
+            allocator.trim()  # the new kernels may not fit into the same place
+            last = _cache = (kind, weight.detach().clone(), _transformed(weight.detach(), taps, s))
     return last[2]
 
 
-@kept
-def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices of the transform; the last, which sums, is of float32 at least.
+@cached
+def _matrices(
+    rows: int, columns: int, taps: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the matrices of the transform for P real products.
 
-    pixels (P, N * M), taps (P, taps * taps), synthesis (rows * columns, P), for P real products.
+    pixels (P, N * M), taps (P, taps * taps), synthesis (rows * columns, P) in float32 at least.
     """
     N, M = rows + taps - 1, columns + taps - 1
     pixels: list[np.ndarray] = []
@@ -163,8 +165,8 @@ def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tens
         if conjugate == (u, v):
             pixels, kernels, synthesis = [*pixels, a], [*kernels, c], [*synthesis, back.real]
             continue
-        # (a + ib)(c + id), of which each stands for two: x = c(a + b), y = a(d - c), z = b(c + d)
-        # are its real part x - z and its imaginary part x + y
+        # (a + ib)(c + id) stands for itself and its conjugate. With x = c(a + b), y = a(d - c) and
+        # z = b(c + d), its real part is x - z and its imaginary part is x + y.
         real, imaginary = 2 * back.real, -2 * back.imag
         pixels += [a + b, a, b]
         kernels += [c, d - c, c + d]

@@ -1,4 +1,4 @@
-"""Check batches of images, as every network, transform and attack takes them."""
+"""Check batches of images for networks, transforms and attacks."""
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +29,10 @@ def check_images(images: Tensor) -> None:
             "expected float images (N, C, H, W), at least one, got "
             f"{images.dtype} of {tuple(images.shape)}"
             f"{': divide them by 255' * (images.dtype == torch.uint8)}"
-            f"{': one image is images[None]' * (images.dim() == 3)}"
+            f"{': for one image pass images[None]' * (images.dim() == 3)}"
         )
     low, high = (float(end) for end in images.detach().aminmax())
-    if not (low >= 0 and high <= 1):  # of NaN neither is so
+    if not (low >= 0 and high <= 1):  # also false for NaN
         digits = 3 if round(high, 2) != 1 else 9  # so that 1.000001 is not printed as 1
         ends = f"{low:.3g} to {high:.{digits}g}"
         how = ": divide them by 255" * (low >= 0 and high > 2)

@@ -1,4 +1,4 @@
-"""Links of parents to the children that they see, as in a convolution, and softmax over them."""
+"""Link parents to the children that they see, as in a convolution, and route over the links."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,25 +7,26 @@ import torch
 from torch import Tensor
 
 from capsviz.discovery import parameters
-from capsviz.nn.computation import CPU, kept
+from capsviz.nn.computation import CPU, cached
 from capsviz.nn.routing import Parents, Routing, like_logits
 
 
 class Links(NamedTuple):
-    """Children that parents at Q positions see: votes are (B, Q, I, J, E), I slots a position."""
+    """Children seen from Q positions with I slots each; votes are (B, Q, I, J, E)."""
 
-    child: Tensor  # (Q, I) long: number of the child in each slot, -1 for none
-    count: int  # type: ignore[assignment]  # of children; a tuple has a method of this name
+    child: Tensor  # (Q, I) int64: number of the child in each slot, -1 for none
+    count: int  # type: ignore[assignment]  # number of children; shadows `tuple.count`
 
 
-@kept
+@cached
 def convolution_links(
     grid: tuple[int, int, int], kernel: int, stride: int = 1, device: torch.device = CPU
 ) -> tuple[Links, tuple[int, int]]:
     """Return the links of a convolution without padding, and (rows, columns) of its positions.
 
-    Child (type * rows + row) * columns + column is of that type at that position; slot
-    (type * kernel + y) * kernel + x of a position sees what lies y below and x right of its corner.
+    Child (type * rows + row) * columns + column has that type and position. Slot
+    (type * kernel + y) * kernel + x of a position sees the child y rows below and x columns right
+    of the corner of its window.
 
     Parameters
     ----------
@@ -48,9 +49,10 @@ def convolution_links(
 
 
 def softmax(logits: Tensor, links: Links | None) -> Tensor:
-    """Couplings of each child over all parents that see it: (B, I, J), or (B, Q, I, J) by `links`.
+    """Return the couplings of each child over all parents that see it.
 
-    Parents of all positions and types compete. Slots that see no child couple to nothing.
+    Logits and couplings are (B, I, J), or (B, Q, I, J) with `links`. Parents of all positions and
+    types compete. Slots without a child have couplings 0.
     """
     if links is None:
         return logits.softmax(-1)
@@ -69,7 +71,7 @@ def softmax(logits: Tensor, links: Links | None) -> Tensor:
 
 
 def of_slots(values: Tensor, links: Links | None) -> Tensor:
-    """Values of children (B, count, ...) by slots (B, Q, I, ...), 0 in slots without a child."""
+    """Gather values of children (B, count, ...) by slot (B, Q, I, ...), 0 without a child."""
     if links is None:
         return values
     if values.shape[1] != links.count:
@@ -80,14 +82,14 @@ def of_slots(values: Tensor, links: Links | None) -> Tensor:
 
 
 def of_places(parents: Parents, links: Links | None) -> Parents:
-    """Parents of positions that were folded into the batch, (B * Q, J, ...) -> (B, Q, J, ...)."""
+    """Unfold positions from the batch of parents: (B * Q, J, ...) to (B, Q, J, ...)."""
     if links is None:
         return parents
     return Parents(*(part.unflatten(0, (-1, len(links.child))) for part in parents))
 
 
 def _slots(links: Links) -> tuple[Tensor, Tensor]:
-    """(Q * I): whether a slot sees a child, and which, 0 where none."""
+    """Return whether each slot (Q * I) sees a child, and its number, or 0."""
     child = links.child.flatten()
     return child >= 0, child.clamp_min(0)
 
@@ -100,16 +102,16 @@ def route_places(
     couplings: Tensor | Sequence[Tensor | None] | None = None,
     **options,
 ) -> Routing:
-    """Any routing on the votes (B, Q, I, J, E) of positions: a Routing with an axis Q after B.
+    """Apply any routing to the votes (B, Q, I, J, E) of positions; results have Q after B.
 
-    One whose `route` takes `links` lets the positions compete. To another each position is an image
-    of its own: Q is folded into the batch, and what belongs to children is laid out as slots.
+    If `route` takes `links`, positions compete for children. Otherwise Q is folded into the batch,
+    so that each position is routed like an image, and values of children are gathered by slot.
 
     Parameters
     ----------
     route      of a routing.
-    links      None: all see all, and there is no Q.
-    couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list of one for each iteration.
+    links      None: each parent sees all children, and there is no Q.
+    couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list with one per iteration.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
     """
     own = {"links": links} if "links" in parameters(route) else {}
@@ -141,10 +143,11 @@ def fuse_places(
     links: Links | None,
     **options,
 ) -> Parents:
-    """A routing's `fused` on positions, as `route_places` is its `route`: Parents (B, Q, J, E).
+    """Apply the `fused` function of a routing to positions, like `route_places`.
 
-    Children (B, count, D), matrices (I, J, E, D) of the slots of a position, and `options` of
-    `fused`, with `activations` (B, count). None for `links`: all see all, and there is no Q.
+    Takes children (B, count, D), matrices (I, J, E, D) of the slots of a position, and `options` of
+    `fused`, such as `activations` (B, count). Returns Parents (B, Q, J, E). If `links` is None,
+    each parent sees all children, and there is no Q.
     """
     own = {"links": links} if "links" in parameters(fused) else {}
     if links is None or own:
@@ -159,6 +162,6 @@ def check_links(votes: Tensor, links: Links) -> None:
     """Raise ValueError for votes that are not (B, Q, I, J, E) of the links."""
     if votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
         raise ValueError(
-            f"with links votes must be (B, Q, I, J, E) of (Q, I) {tuple(links.child.shape)}, "
+            f"with links, votes must be (B, Q, I, J, E) with (Q, I) = {tuple(links.child.shape)}, "
             f"got the shape {tuple(votes.shape)}"
         )

@@ -1,14 +1,14 @@
-"""What the evidence of a routing is, in words and signs. No torch: drawings take it from here."""
+"""Name the evidence of a routing in words and formulas, without torch, for drawings."""
 
 from typing import NamedTuple
 
 
 class Quantity(NamedTuple):
-    """What the evidence of a routing is, in words and signs for captions."""
+    """Words and formulas for the evidence of a routing, for captions."""
 
-    part: str  # of one child, in mathtext
+    part: str  # contribution of one child, in mathtext
     plain: str  # the same without mathtext
-    whole: str  # what the parts of all children add up to, in mathtext
+    whole: str  # sum of the parts of all children, in mathtext
     words: str  # the same without mathtext
 
 
@@ -18,5 +18,5 @@ ALONG_POSE = Quantity(
 
 
 def words_of(quantity: dict[str, str] | None) -> dict[str, str]:
-    """The quantity of a result by its parts; None, as results have it, is `ALONG_POSE`."""
+    """Return the quantity of a result as a dictionary; None stands for `ALONG_POSE`."""
     return ALONG_POSE._asdict() if quantity is None else quantity

@@ -91,7 +91,7 @@ def test_another_number_than_one_of_iterations_is_refused_where_there_is_one_pas
     layer = layer_of(name, iterations=1)
     assert layer.iterations == layer_of(name).iterations == 1
     layer.route(draw32(B, I, D), iterations=1)
-    message = f"^the routing '{name}' has one pass, got 2 iterations: ask for 1$"
+    message = f"^the routing '{name}' does not iterate, got 2 iterations: use 1$"
     with pytest.raises(ValueError, match=message):
         layer_of(name, iterations=2)
     with pytest.raises(ValueError, match=message):

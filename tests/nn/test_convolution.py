@@ -21,7 +21,7 @@ def way(request, monkeypatch):
     monkeypatch.setattr(allocator, "kept", lambda: request.param != "stock")
     monkeypatch.setattr(convolution, "WIDE", 1)
     if request.param == "many images":
-        monkeypatch.setattr(convolution, "ROWS_KEPT", 0)
+        monkeypatch.setattr(convolution, "MOST_PATCHES", 0)
     return request.param
 
 

@@ -69,8 +69,8 @@ def test_maps_that_lie_otherwise_have_their_own_transform_of_the_same_kernels():
 
 
 def test_images_have_gradients_after_others_were_only_looked_at(monkeypatch):
-    monkeypatch.setattr(fourier, "_kept", None)
-    fourier._forms.results.clear()
+    monkeypatch.setattr(fourier, "_cache", None)
+    fourier._matrices.results.clear()
     images, bias = draw(3, 2, 8, 8, seed=1), draw(4, seed=3)
     weight = draw(4, 2, 5, 5, seed=2)
     with torch.inference_mode():

@@ -99,16 +99,16 @@ def step():  # what it frees lies in pieces between what it keeps
 allocator.GROWTH_BYTES = 64 << 20
 for _ in progress("steps")(range(4)):
     step()
-print(int(allocator.kept()), allocator._held())
+print(int(allocator.kept()), allocator._resident_bytes())
 allocator.trim(1 << 40)
-print(allocator._held())
+print(allocator._resident_bytes())
 allocator.trim()
-print(allocator._held())
+print(allocator._resident_bytes())
 allocator.give_back_large()  # from now on no patches of convolutions are made (nn.convolution)
 print(int(allocator.kept()))
 few.clear()
 allocator.trim()
-print(allocator._held())
+print(allocator._resident_bytes())
 """
 
 
@@ -130,6 +130,18 @@ def test_free_memory_is_some_of_the_device_s(device):
     if device == "cuda":
         total = torch.cuda.get_device_properties(0).total_memory
     assert 0 < memory.available(device) <= total
+
+
+def test_files_cached_in_a_container_leave_memory_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    free = memory.available()
+    limit, used, cached = 10_000_000, 9_000_000, 8_000_000
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text(f"{used}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1000000\ninactive_file {cached}\n")
+    assert memory.available() == limit - used + cached < free
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available() > limit
 
 
 def test_what_fits_is_let_through_and_what_does_not_is_refused_in_words(monkeypatch):

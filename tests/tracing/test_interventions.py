@@ -237,7 +237,7 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
 def test_children_with_activations_of_their_own_are_not_routed_by_their_norms(name):
     model, images = load(name), torch.rand(3, 1, 28, 28)
     seen = trace(model, images)
-    with pytest.raises(ValueError, match="activations of their own: give them, too"):
+    with pytest.raises(ValueError, match="have separate activations: pass them too"):
         from_children(model, seen.children)
     same = from_children(model, seen.children, seen.child_activations)
     torch.testing.assert_close(same, seen.lengths, atol=1e-5, rtol=1e-4)

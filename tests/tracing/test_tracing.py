@@ -42,7 +42,7 @@ BLACK = torch.zeros(2, 1, 21, 19)
         (BLACK[:0], {}, r"float images \(N, C, H, W\), at least"),
         (BLACK.byte(), {}, "float images .*: divide them by 255"),
         (BLACK + 200, {}, "got values from 200 to 200: divide them by 255"),
-        (BLACK[0], {}, r"float images .*: one image is images\[None\]"),
+        (BLACK[0], {}, r"float images .*: for one image pass images\[None\]"),
         (BLACK.numpy(), {}, r"torch.Tensor, got ndarray: torch.from_numpy\(images\)"),
         (BLACK, {"seed": "one"}, "seed must be a whole number"),
         (BLACK, {"keep": "coupling"}, "mean 'couplings'"),

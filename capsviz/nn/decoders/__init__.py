@@ -1,8 +1,8 @@
-"""Decoders: each file here is one way from the masked class poses back to an image.
+"""Decoders: each file here reconstructs images from masked class poses.
 
-A file offers `layers(inputs, image_shape, *, norm=False) -> nn.Sequential`: from (B, inputs), zero
-but for one class's pose, to pixels in [0, 1], (B, C, H, W); with batch norm in its hidden layers if
-`norm` is set. To add one, add a file: its name is what the option `decoder` of a CapsNet takes.
+A file offers `layers(inputs, image_shape, *, norm=False) -> nn.Sequential`, which maps (B, inputs),
+zero except for one class's pose, to pixels in [0, 1], (B, C, H, W). `norm` adds batch norm to the
+hidden layers. To add a decoder, add a file; its name is a value of CapsNet's option `decoder`.
 """
 
 import torch
@@ -18,7 +18,7 @@ def available() -> list[str]:
 
 
 class Decoder(nn.Module):
-    """From the pose of one class to an image.
+    """Reconstruct an image from the pose of one class.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Decoder(nn.Module):
     classes, dimensions  J and E of the poses.
     image_shape          (C, H, W) of the reconstruction.
     norm                 batch norm before the ReLU of every hidden layer.
-    options              of that file, as `hidden` of "fully_connected".
+    options              of that file, e.g. `hidden` of "fully_connected".
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Decoder(nn.Module):
             )
 
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Poses (B, J, E), of which `classes` (B,) are kept, -> images (B, C, H, W) in [0, 1],
-        float32 at least.
+        """Decode poses (B, J, E), all but those of `classes` (B,) set to zero.
+
+        Returns images (B, C, H, W) in [0, 1], float32 at least.
         """
         if self.norm and self.training and len(poses) == 1:
             raise ValueError(
@@ -64,7 +65,7 @@ class Decoder(nn.Module):
                 "choose another batch size, or a decoder without batch norm"
             )
         masked = mask(poses, classes)
-        masked = masked.to(next(self.layers.parameters(), masked).dtype)  # quantised: none
+        masked = masked.to(next(self.layers.parameters(), masked).dtype)  # quantised: no parameters
         drawn = self.layers(masked).to(torch.promote_types(poses.dtype, torch.float32))
         if tuple(drawn.shape[1:]) != self.image_shape:
             raise ValueError(
@@ -74,7 +75,7 @@ class Decoder(nn.Module):
 
     @property
     def activations(self) -> int:
-        """Return the numbers that are held for one image, at most about."""
+        """Estimate how many numbers are stored for one image."""
         _, height, width = self.image_shape
         units = sum(m.out_features for m in self.layers if isinstance(m, nn.Linear))
         maps = [m for m in self.layers if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]

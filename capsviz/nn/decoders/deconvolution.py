@@ -1,18 +1,18 @@
 """A small decoder: a coarse map from the pose, and transposed convolutions that refine it.
 
-After the deconvolution decoder of ethanleet/CapsNet, built for any image size: the map is a quarter
-of the image wide and high, and two transposed convolutions of stride 2 double it, to odd sizes too.
+It follows the deconvolution decoder of ethanleet/CapsNet, for any image size. The map has a quarter
+of the image's width and height; two transposed convolutions of stride 2 each double it.
 """
 
 import torch
 from torch import nn
 
-MAPS = (16, 64, 32)  # at a quarter of the image's size, at half of it, and at its own
-KERNEL = 5  # pixels; with stride 2 and a padding of 2 it reaches every size
+MAPS = (16, 64, 32)  # channels at a quarter, at half and at the full size of the image
+KERNEL = 5  # pixels; with stride 2 and padding 2, any output size is possible
 
 
 def layers(inputs: int, image_shape: tuple[int, int, int], *, norm: bool = False) -> nn.Sequential:
-    """A linear layer to the coarse map, two transposed convolutions, and one to the pixels."""
+    """Return a linear layer, two transposed convolutions of stride 2, and one to the pixels."""
     channels, *full = image_shape
     half = [(side + 1) // 2 for side in full]
     coarse = [(side + 1) // 2 for side in half]
@@ -36,6 +36,6 @@ def _rectified(maps: int, norm: bool) -> list[nn.Module]:
 
 
 def _doubling(before: int, after: int, size: list[int], norm: bool) -> nn.ConvTranspose2d:
-    """From half of `size`, rounded up, to `size`."""
+    """Return a layer from half of `size`, rounded up, to `size`."""
     rows, columns = (1 - side % 2 for side in size)
     return nn.ConvTranspose2d(before, after, KERNEL, 2, KERNEL // 2, (rows, columns), bias=not norm)

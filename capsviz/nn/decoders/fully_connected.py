@@ -17,7 +17,7 @@ def layers(
     norm: bool = False,
     hidden: Sequence[int] = (512, 1024),
 ) -> nn.Sequential:
-    """Layers of `hidden` units, each a ReLU, then one sigmoid unit for each pixel."""
+    """Return layers of `hidden` ReLU units, then one sigmoid unit for each pixel."""
     sizes = [inputs, *hidden]
     stack: list[nn.Module] = []
     for before, after in pairwise(sizes):

@@ -1,21 +1,21 @@
-"""Networks: each file here is one, found by its name.
+"""Networks: each file here is one network, found by its name.
 
 A file offers `build(image_shape, classes, **options) -> Module`. The module takes images
 (B, C, H, W), float32 in [0, 1], and has
-    config                               what `build` needs to make it again, as plain data
-    forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
+    config                               the arguments of `build`, as plain data
+    forward(images) -> Output            a named tuple with `lengths` (B, J) at least
     objective(output, images, labels, [reconstruction_factor=1.0, progress=1.0])
-                                         -> Objective, what training minimises
+                                         -> Objective, which training minimises
 and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing.network`).
 
-The labels of `objective` are class numbers (B,), or (B, K) where each image shows K things, fewer
-than there are classes; `images` are what is to be reconstructed: the images themselves, or
-(B, K, C, H, W), each thing alone.
-`reconstruction_factor` multiplies the weight of the reconstruction, which may thus be annealed;
-`progress` is the share of training that is done. Both may be left out of the signature.
-A network may say `training_bytes(batch)`, the memory of a training step, so that a batch that does
-not fit is computed in parts. One with batch norm says no such thing, or that it needs
-`whole_batches`: the statistics of a part are not those of the batch.
+The labels of `objective` are class numbers (B,), or (B, K) if each image shows K objects, fewer
+than there are classes. Its `images` are the targets of the reconstruction: the images themselves,
+or each object alone (B, K, C, H, W).
+`reconstruction_factor` multiplies the weight of the reconstruction, which can thus be annealed.
+`progress` is the share of training that is done. Both may be missing from the signature.
+A network may offer `training_bytes(batch)`, the memory of a training step, so that a batch that
+does not fit is computed in parts. A network with batch norm omits it, or sets `whole_batches`,
+because the statistics of a part are not those of the batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from capsviz.discovery import digest, entries, load, name_of
 
 PACKAGE = "capsviz.nn.models"
-PARTS = {  # options of a network that name files, which may be plug-ins
+PARTS = {  # options that name files, which may be plug-ins, and the packages of these
     "routing": "capsviz.nn.routing",
     "decoder": "capsviz.nn.decoders",
     "stem": "capsviz.nn.stems",
@@ -44,32 +44,32 @@ class Output(NamedTuple):
 class Scores(NamedTuple):
     """Output of a network without capsules."""
 
-    lengths: Tensor  # (B, J) probabilities: what a capsule's length is to a capsule network
+    lengths: Tensor  # (B, J) probabilities, in the place of capsule lengths
     logits: Tensor  # (B, J) before the softmax
 
 
 class Objective(NamedTuple):
-    """What training minimises, and the part of it that a decoder adds."""
+    """The loss that training minimises, and its reconstruction part."""
 
     loss: Tensor  # ()
-    reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
+    reconstruction: Tensor | None = None  # (B,) before it is weighted
 
 
 def of_capsviz(model: nn.Module) -> bool:
-    """Return whether a network comes with capsviz, and so do its routing, decoder and stem."""
+    """Return whether a network, its routing, decoder and stem are all part of capsviz."""
     package, _, name = type(model).__module__.rpartition(".")
     return package == PACKAGE and not plugins(name, getattr(model, "config", {}))
 
 
 def plugins(name: str | None, config: Mapping) -> dict[str, str]:
-    """Return the digests of the plug-ins that a network is made of, by their kinds."""
+    """Return the digests of the plug-ins that a network uses, by kind."""
     named = {"model": (PACKAGE, name)} | {k: (PARTS[k], config.get(k)) for k in PARTS}
     own = {kind: one for kind, one in named.items() if one[1] in entries(one[0])}
     return {kind: digest(*one) for kind, one in own.items() if not entries(one[0])[one[1]].ours}
 
 
 def changed(about: Mapping) -> list[str]:
-    """Return the plug-ins of a network, as its card describes it, whose code is another now."""
+    """Return the kinds of plug-ins whose code has changed since the network's card was written."""
     stored = about.get("plugins", {})
     now = plugins(about["name"], about["config"]) if stored else {}
     return [kind for kind in stored if now.get(kind) != stored[kind]]
@@ -88,20 +88,20 @@ def build(name: str, image_shape: tuple[int, int, int], classes: int, **options)
 
 
 def of_config(name: str, config: Mapping) -> nn.Module:
-    """`build` from what a network's `config` says."""
+    """Make a network from its name and `config`."""
     settings = dict(config)
     return build(name, settings.pop("image_shape"), settings.pop("classes"), **settings)
 
 
 def training_bytes(model: nn.Module, batch: int) -> int | None:
-    """Return the memory of a training step, at most about; None if a network has no estimate."""
+    """Estimate the peak memory of a training step in bytes; None if a network has no estimate."""
     estimate: Callable[[int], int] | None = getattr(model, "training_bytes", None)
     return None if estimate is None else estimate(batch)
 
 
 def name_for(model: nn.Module) -> str | None:
-    """The name by which `build` makes such a network again: of the file that its class is in.
+    """Return the name by which `build` makes such a network: that of the file of its class.
 
-    Of a class that no file here holds, the name that it was built by; None of any other.
+    If its class is in no file here, return the name that it was built by, or None.
     """
     return name_of(PACKAGE, type(model).__module__) or getattr(model, "built_as", None)

@@ -1,4 +1,4 @@
-"""What networks share: settings that are checked, what training minimises, parts of a trace."""
+"""Base classes of networks: checked settings, training objectives, parts of a trace."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from capsviz.discovery import parameters, require_known, unknown
 from capsviz.nn import decoders, functional, models, routing
-from capsviz.nn.capsule_layer import CapsuleLayer, by_round
+from capsviz.nn.capsule_layer import CapsuleLayer, by_iteration
 from capsviz.nn.children import WITH_LOGITS, Capsules
 from capsviz.nn.computation import channels_last, seeded
 from capsviz.nn.functional import multi_hot, reconstruction_loss
@@ -23,13 +23,13 @@ from capsviz.nn.routing import Parents
 from capsviz.validation import check
 
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}  # need votes
-CONFIG, WEIGHTS = "config.json", "model.safetensors"  # as Hugging Face's hub has them
+CONFIG, WEIGHTS = "config.json", "model.safetensors"  # names on the Hugging Face Hub
 
 
 def settings_from(kind: type, image_shape, classes: int, options: dict):
-    """The `Config` of a network's file from what `build` is given.
+    """Return the `Config` of a network's file for the arguments of `build`.
 
-    ValueError for an unknown option, or one whose value is not of the type of its field.
+    ValueError for an unknown option, or a value that does not fit the type of its field.
     """
     known = get_type_hints(kind, include_extras=True)
     del known["image_shape"], known["classes"]
@@ -49,7 +49,7 @@ def settings_from(kind: type, image_shape, classes: int, options: dict):
 
 
 def routing_values(config, options: dict) -> dict:
-    """Return the settings of a routing where no others are given: one pass, its own objective."""
+    """Return the defaults that depend on the routing: its iterations and objective."""
     module = routing.get(config.routing)
     values: dict[str, Any] = {}
     if "iterations" not in options and "iterations" not in parameters(module.route):
@@ -60,26 +60,26 @@ def routing_values(config, options: dict) -> dict:
 
 
 class Network(nn.Module):
-    """A network that `settings` fix: a frozen dataclass, the `Config` of its file.
+    """A network defined by its `settings`, the frozen dataclass `Config` of its file.
 
-    It is written into a folder as Hugging Face's hub has it. `capsviz.save` writes more: what the
-    network is of, and how it was trained.
+    `save_pretrained` uses the folder layout of the Hugging Face Hub. `capsviz.save` also writes the
+    data set and how the network was trained.
     """
 
     settings: Any
 
     @property
     def whole_batches(self) -> bool:
-        """Return whether a batch must be computed whole: parts would have other statistics."""
+        """Return whether batch norm forbids computing a batch in parts."""
         return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
 
     @property
     def config(self) -> dict:
-        """Return what `build` needs to make this network again, as plain data for a card."""
+        """Return the arguments of `build` that make this network, as plain data for a card."""
         return asdict(self.settings)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the network into a folder, which is made."""
+        """Write the network into a folder, created if missing."""
         from safetensors.torch import save_model
 
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -94,13 +94,13 @@ class Network(nn.Module):
         Parameters
         ----------
         name     a folder that `save_pretrained` or `capsviz export --to folder` wrote, or a
-                 repository of the hub, which needs `pip install huggingface_hub`.
-        options  of `huggingface_hub.snapshot_download`, as `revision`.
+                 repository on the Hub, which needs `pip install huggingface_hub`.
+        options  of `huggingface_hub.snapshot_download`, e.g. `revision`.
 
         Raises
         ------
-        ValueError  if a file is missing or damaged, for another class of network, or without the
-                    package or the repository.
+        ValueError  if a file is missing or damaged, if the network is of another class, or if the
+                    package or the repository is missing.
         """
         from safetensors import SafetensorError
         from safetensors.torch import load_model
@@ -112,7 +112,7 @@ class Network(nn.Module):
                 raise ValueError(f"{folder} has no {file}: found {there}; pickles are not opened")
         try:
             about = json.loads((folder / CONFIG).read_text("utf-8"))
-            with seeded(0):  # no random state outside changes
+            with seeded(0):  # leave the global random state unchanged
                 model = models.of_config(about["name"], about["config"])
             if isinstance(model, cls):
                 load_model(model, str(folder / WEIGHTS))
@@ -142,29 +142,29 @@ def _downloaded(name: str, options: dict) -> Path:
 
 
 class ClassPoses(Network):
-    """Routed layers, the last of classes with poses, and a `decoder` of these, which may be None.
+    """A network of routed layers, the last of class capsules, and a `decoder` or None.
 
-    A network with one layer offers it as `capsules`, too.
+    A network with one routed layer also offers it as `capsules`.
     """
 
     decoder: decoders.Decoder | None
 
     @property
     def routed(self) -> Sequence[CapsuleLayer]:
-        """Its routed layers, from the images up."""
+        """Return the routed layers, from the images up."""
         raise NotImplementedError
 
     @property
     def activated(self) -> bool:
-        """Whether children have activations beside their poses, that are not their lengths."""
+        """Return whether primary capsules have activations separate from their lengths."""
         return getattr(getattr(self, "to_capsules", None), "kind", "") in WITH_LOGITS
 
     def encode(self, images: Tensor) -> Capsules:
-        """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
+        """Return primary capsules (B, I, D), and activations if any, of images (B, C, H, W)."""
         raise NotImplementedError
 
     def forward(self, images: Tensor) -> Output:
-        """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
+        """Return lengths (B, J), poses (B, J, E) and primary capsules (B, I, D)."""
         primary, active = self.encode(images)
         poses, activations = self.from_children(primary, active, layer=0)
         return Output(activations, poses, primary)
@@ -177,10 +177,10 @@ class ClassPoses(Network):
         layer: int = -1,
         couplings=None,
     ) -> Parents:
-        """The classes, of children (B, I, D) of a layer that need not be those of an image.
+        """Return class capsules from children (B, I, D) of a layer, which may be modified ones.
 
-        Couplings are put in, in that layer alone. ValueError without activations, where those of
-        children are not their lengths.
+        `couplings` replace those of this layer alone. ValueError if `activations` are missing and
+        are not the lengths of the children.
         """
         first = range(len(self.routed))[layer]
         if (
@@ -189,7 +189,7 @@ class ClassPoses(Network):
             and "activations" in parameters(routing.get(self.routed[first].routing_name).route)
         ):
             raise ValueError(
-                "children of this network have activations of their own: give them, too "
+                "the capsules of this network have separate activations: pass them too "
                 "(trace.child_activations)"
             )
         parents = self.routed[first](children, activations, couplings)
@@ -206,10 +206,10 @@ class ClassPoses(Network):
         couplings: Tensor | None = None,
         iterations: int | None = None,
     ) -> dict[str, Any]:
-        """One forward pass for `capsviz.tracing`, which shows one routed layer.
+        """Run one forward pass for `capsviz.tracing` and return the parts of one routed layer.
 
-        Couplings are put in, and iterations changed, in that layer alone; votes are made only for
-        parts that need them.
+        `couplings` and `iterations` change that layer alone. Votes are computed only for parts that
+        need them.
         """
         number = range(len(self.routed))[layer]
         capsules = self.routed[number]
@@ -230,9 +230,9 @@ class ClassPoses(Network):
             if (weights := capsules.weights(routed.couplings, active)) is not None:
                 parts["weights"] = weights
             if "evidence" in keep and hasattr(routing.get(capsules.routing_name), "evidence"):
-                parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
+                parts["evidence"] = by_iteration(capsules.evidence, votes, routed, active)
                 own = {*getattr(routing.get(capsules.routing_name), "OF_CLASSES", ())}
-                known = own <= {*capsules.learned}  # hidden layers lack some
+                known = own <= {*capsules.learned}  # hidden layers lack some parameters
                 name = capsules.routing_name
                 parts["quantity"] = routing.quantity(name) if known else ALONG_POSE
         if capsules.links is not None:
@@ -247,11 +247,14 @@ class ClassPoses(Network):
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns) of the children i = (type * rows + row) * columns + column."""
+        """Return (types, rows, columns) of the last layer's children.
+
+        Child i = (type * rows + row) * columns + column.
+        """
         return self.routed[-1].child_grid
 
     def build_decoder(self, numbers: int) -> decoders.Decoder | None:
-        """Return the decoder that the settings ask for, of poses of so many numbers."""
+        """Return the decoder of the settings, or None, for poses of `numbers` entries."""
         c = self.settings
         if c.reconstruction_weight <= 0:
             return None
@@ -260,7 +263,7 @@ class ClassPoses(Network):
         return decoders.Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
+        """Reconstruct images (B, C, H, W) in [0, 1] from the poses (B, J, E) of `classes` (B,)."""
         if self.decoder is None:
             raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
         return self.decoder(poses, classes)
@@ -273,11 +276,11 @@ class ClassPoses(Network):
         reconstruction_factor: float = 1.0,
         progress: float = 1.0,
     ) -> Objective:
-        """The routing's loss plus weighted reconstruction loss, decoded from the true class.
+        """Return the classification loss plus the weighted reconstruction loss of the true class.
 
-        Parameters are those of every network (`capsviz.nn.models`). Each of K things in an image is
-        decoded from its own class, and their losses are averaged. ValueError for labels that are
-        not class numbers, or if there is not one image to reconstruct for each of them.
+        Parameters are those of every network (`capsviz.nn.models`). If an image shows K objects,
+        each is decoded from its class, and their losses are averaged. ValueError for labels that
+        are not class numbers, or without one image to reconstruct for each label.
         """
         c = self.settings
         loss = functional.objective(
@@ -296,7 +299,7 @@ class ClassPoses(Network):
         return Objective((loss + weight * distance).mean(), distance)
 
     def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
+        """Return the reconstruction loss (B,), a mean over the objects of an image."""
         if images.shape[:-3] != labels.shape:
             raise ValueError(
                 f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
@@ -305,14 +308,14 @@ class ClassPoses(Network):
         metric = self.settings.reconstruction_metric
         if labels.dim() == 1:
             return reconstruction_loss(images, self.decode(poses, labels), metric)
-        # all parts at once: batch norm then sees one batch, not one for each k
+        # all objects at once, so that batch norm sees one batch
         reconstructions = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
         each = reconstruction_loss(images.flatten(0, 1), reconstructions, metric)
         return each.view(labels.shape).mean(1)
 
 
 def require_class_poses(settings) -> None:
-    """Raise ValueError for margins out of range, or an unknown decoder."""
+    """Raise ValueError for margins out of range or unused, or an unknown decoder."""
     if not 0 <= settings.margin_absent < settings.margin_present <= 1:
         raise ValueError(
             "expected 0 <= margin_absent < margin_present <= 1, "
@@ -325,7 +328,7 @@ def require_class_poses(settings) -> None:
 
 
 def require_used(settings, option: str, used: bool, where: str) -> None:
-    """Raise ValueError for a setting that is not the default and has no effect there."""
+    """Raise ValueError for a setting that is not the default but is not `used`."""
     if (
         not used
         and getattr(settings, option) != type(settings).__dataclass_fields__[option].default
@@ -334,26 +337,26 @@ def require_used(settings, option: str, used: bool, where: str) -> None:
 
 
 class Classifier(Network):
-    """A network whose `scores(images) -> (B, J)` become probabilities by a softmax."""
+    """A network without capsules; a softmax turns its `scores` into probabilities."""
 
-    width: int  # numbers that are held for each pixel, at most about
+    width: int  # estimate of the most numbers stored for each pixel
 
     def __init__(self, kind: type, image_shape, classes: int, options: dict):
         super().__init__()
         self.settings = settings_from(kind, image_shape, classes, options)
 
     def scores(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> logits (B, J)."""
+        """Return logits (B, J) of images (B, C, H, W)."""
         raise NotImplementedError
 
     @property
     def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
+        """Estimate the peak memory of one image in a forward and backward pass, in bytes."""
         _, height, width = self.settings.image_shape
         return 4 * 4 * self.width * height * width
 
     def forward(self, images: Tensor) -> Scores:
-        """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
+        """Return probabilities and logits (B, J), in float32 at least."""
         require_shape(images, self.settings.image_shape)
         logits = self.scores(channels_last(images))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -362,7 +365,7 @@ class Classifier(Network):
     def objective(
         self, output: Scores, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
     ) -> Objective:
-        """Cross entropy. For K classes in each image, labels (B, K), its target is 1/K for each.
+        """Return the cross entropy. For labels (B, K), the target of each of K classes is 1/K.
 
         ValueError for labels that are not class numbers.
         """
@@ -372,8 +375,8 @@ class Classifier(Network):
 
 
 class PlainClassifier(Classifier):
-    """Convolutions without batch norm: a batch may be computed in parts."""
+    """A classifier without batch norm, so that a batch may be computed in parts."""
 
     def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        """Estimate the peak memory of training in bytes: weights, gradients, Adam and a step."""
         return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes

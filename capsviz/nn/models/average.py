@@ -1,7 +1,7 @@
 """ConvNet with average pooling: CapsNet's two convolutions, the mean over positions, ten classes.
 
-The fair baseline of Gu, Tresp & Hu 2021 (arXiv:2103.15459), about 5.3 M parameters: 9x9 kernels as
-CapsNet has them, and no weight that knows a position. They find it more robust to affine changes
+The baseline of Gu, Tresp & Hu 2021 (arXiv:2103.15459), with about 5.3 M parameters, CapsNet's 9x9
+kernels and no weight that depends on a position. They find it more robust to affine transformations
 than CapsNet.
 """
 
@@ -15,7 +15,7 @@ from capsviz.validation import Positive
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes the ConvNet."""
+    """All settings of the ConvNet."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
@@ -43,7 +43,7 @@ class AverageConvNet(PlainClassifier):
         self.classes = nn.Linear(second, settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> logits (B, J)."""
+        """Return logits (B, J) of images (B, C, H, W)."""
         features = self.conv2(self.conv1(images).relu()).relu()
         return self.classes(features.mean((2, 3)))
 

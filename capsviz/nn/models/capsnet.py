@@ -1,10 +1,10 @@
 """CapsNet (Sabour, Frosst & Hinton 2017, arXiv:1710.09829): two convolutions, routing, a decoder.
 
-Two presets, because paper and code differ:
-    paper    the text of the paper; what it leaves open is PyTorch's default.
-    authors  the code the authors published (Sarasra/models, research/capsules): initial weights,
-             a bias inside routing, primary votes scaled by 1/types, and a margin loss that is
-             averaged over classes, which makes the reconstruction weigh 20 times more.
+There are two presets, because paper and code differ:
+    paper    the text of the paper, with PyTorch's defaults for unspecified details.
+    authors  the code of the authors (Sarasra/models, research/capsules): initial weights, a bias
+             inside routing, primary votes scaled by 1/types, and a margin loss averaged over
+             classes, so that the reconstruction weighs 20 times more.
 """
 
 from dataclasses import dataclass, replace
@@ -34,66 +34,66 @@ from capsviz.validation import Above, Positive, Sizes, Weight
 
 KERNEL = 9  # pixels, of both convolutions
 PRESETS = ("paper", "authors")
-STEM_TYPES = {"slim": 16, "resnet": 8}  # capsule types where none are named
+STEM_TYPES = {"slim": 16, "resnet": 8}  # default capsule types
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes a CapsNet, its losses included."""
+    """All settings of a CapsNet and of its losses."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     preset: Literal["paper", "authors"] = "paper"  # initial weights, scale of primary votes
-    standardised: bool = False  # each image to mean 0, deviation 1 first: the authors' CIFAR-10
+    standardised: bool = False  # first standardise each image, as the authors for CIFAR-10
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
     channels: Positive = 256  # of the paper's first convolution
     types: Positive = 32  # primary capsule types
     primary_dimensions: Positive = 8  # D
     class_dimensions: Positive = 16  # E
-    primary: Literal["auto", children.Kind] = "auto"  # of the routing, see nn/children.py
+    primary: Literal["auto", children.Kind] = "auto"  # the routing's, see nn/children.py
     routing: str = "dynamic"  # a file in capsviz/nn/routing
-    transform: str = "own"  # votes' matrices: "own" for each child, one for each "type", "shared"
-    vote_std: Weight | None = None  # standard deviation of their initial weights; None: the layer's
+    transform: str = "own"  # vote matrices: "own" for each child, by "type", or "shared"
+    vote_std: Weight | None = None  # standard deviation of their initial weights; None: initial_std
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
-    final_temperature: Above | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
-    floor: Above | None = None  # of EM's variances, see its file; None: 0.0005
-    leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
+    final_temperature: Above | None = None  # of EM routing; if omitted J/I; None: the authors' 0.01
+    floor: Above | None = None  # of variances in EM routing; None: 0.0005
+    leaky: bool = False  # the softmax has a "none of the above" class
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
     hidden: Sizes = (512, 1024)  # units of the fully connected decoder
     objective: Literal["auto", functional.Objective] = "auto"  # the routing's own
     reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
-    reconstruction_weight: Weight = 0.0005  # of that sum, beside the margin loss; 0: no decoder
-    margin_present: float = 0.9  # m+: the length that the capsule of a present class should exceed
-    margin_absent: float = 0.1  # m-: the length that those of absent classes should stay below
+    reconstruction_weight: Weight = 0.0005  # weight of that sum; 0: no decoder
+    margin_present: float = 0.9  # m+: the length that a present class should exceed
+    margin_absent: float = 0.1  # m-: the length that an absent class should stay below
     absent_weight: Weight = 0.5  # lambda, of absent classes in the margin loss
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns) of the primary capsules."""
+        """Return (types, rows, columns) of the primary capsules."""
         return self.types, *stems.positions(self.stem, self.image_shape)
 
     @property
     def children(self) -> int:
-        """I, the number of primary capsules."""
+        """Return I, the number of primary capsules."""
         types, rows, columns = self.grid
         return types * rows * columns
 
 
 def preset_values(preset: str, classes: int) -> dict:
-    """Return what a preset sets."""
+    """Return the options that a preset changes."""
     if preset != "authors":
         return {}
-    # Their margin loss is halved and averaged over J classes, so beside a sum over classes
-    # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
-    # they add the reconstruction losses up, here it is their mean: half as much for two.
+    # The authors halve the margin loss and average it over J classes. Relative to a sum over
+    # classes, their weight 0.0005 is 0.0005 * 2J: 0.01 for ten classes. They add the reconstruction
+    # losses of several objects in an image; here it is the mean, half as much for two objects.
     return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
 
 
 def check(config: Config) -> None:
-    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    """Raise ValueError for inconsistent settings, MemoryError for too large a network."""
     if config.preset != "paper" and (config.stem, config.primary) != ("paper", "squash"):
         raise ValueError(
             f"the preset '{config.preset}' has the paper's stem and squashed capsules, got stem "
@@ -105,7 +105,7 @@ def check(config: Config) -> None:
         config, "channels", "channels" in parameters(makes), f"on the stem '{config.stem}'"
     )
     if config.transform == "type" and config.children == config.types:
-        raise ValueError("transform=type is for several positions, got one: take own or shared")
+        raise ValueError("transform=type needs several positions, got one: use own or shared")
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(
@@ -121,19 +121,18 @@ class CapsNet(ClassPoses):
     Parameters
     ----------
     image_shape  (C, H, W) of its images.
-    classes      how many.
-    options      fields of `Config`, e.g. routing="em", types=8; a
-                 preset's values hold where none is given.
+    classes      number of classes.
+    options      fields of `Config`, e.g. routing="em", types=8; they override those of a preset.
 
     Raises
     ------
-    ValueError   for an unknown preset or option, a value of another type or out of range, fewer
-                 than two classes, or images too small.
+    ValueError   for an unknown preset or option, a value of the wrong type or out of range, fewer
+                 than two classes, or images that are too small.
     MemoryError  if the weights alone would not fit.
     """
 
     settings: Config
-    __signature__ = signature(Config)  # what `help` shows
+    __signature__ = signature(Config)  # shown by `help`
 
     def __init__(
         self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
@@ -197,11 +196,11 @@ class CapsNet(ClassPoses):
 
     @property
     def of_paper(self) -> bool:
-        """Return whether the stem is the paper's, fast, with squashed capsules."""
+        """Return whether the network has the paper's stem with squashed capsules."""
         return self.settings.stem == "paper" and self.settings.primary == "squash"
 
     def encode(self, images: Tensor) -> Capsules:
-        """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
+        """Return primary capsules (B, I, D), and activations if any, of images (B, C, H, W)."""
         require_shape(images, self.settings.image_shape)
         if self.settings.standardised:
             images = functional.standardise(images)
@@ -217,29 +216,29 @@ class CapsNet(ClassPoses):
 
     @property
     def routed(self) -> tuple[CapsuleLayer]:
-        """The one routed layer."""
+        """Return the only routed layer."""
         return (self.capsules,)
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the primary capsules of one position can see."""
+        """Return rows and columns of the image that the capsules of one position see."""
         c = self.settings
         return stems.window(stems.layers(c.stem), c.image_shape, row, column)
 
     @property
     def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
+        """Estimate the peak memory of one image in a forward and backward pass, in bytes."""
         c, (channels, height, width) = self.settings, self.settings.image_shape
         if not self.of_paper:
             return 4 * 4 * 128 * height * width
         places = (height - KERNEL + 1) * (width - KERNEL + 1)
-        features = 3 * c.channels * places  # conv1's result, its gradient, and that before the ReLU
+        features = 3 * c.channels * places  # conv1's output, its gradient, and that before the ReLU
         patches = channels * KERNEL**2 * places
         capsules = c.children * (6 * c.primary_dimensions + (c.iterations - 1) * c.classes)
         decoded = 0 if self.decoder is None else 2 * self.decoder.activations  # and gradients
         return 4 * (features + patches + capsules + decoded)
 
     def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        """Estimate the peak memory of training in bytes: weights, gradients, Adam and a step."""
         parameters = sum(p.numel() for p in self.parameters())
         if not self.of_paper:
             return 16 * parameters + batch * self.image_bytes
@@ -252,9 +251,9 @@ class CapsNet(ClassPoses):
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:
-        """Truncated normals of standard deviation 0.1 (0.05 in conv1), all biases 0.1.
+        """Draw truncated normals of standard deviation 0.1 (0.05 in conv1), with biases of 0.1.
 
-        What their code does not have, transposed convolutions and batch norm, keeps PyTorch's.
+        Transposed convolutions and batch norm, which their code lacks, keep PyTorch's defaults.
         """
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):

@@ -1,10 +1,10 @@
 """The paper's baseline CNN: three wide convolutions, two fully connected layers, dropout.
 
 Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section 5: 256, 256 and 128 channels of 5x5 kernels
-with stride 1, then 328 and 192 units, then dropout and a softmax. Its 35.4 M parameters come out
-only if the convolutions are padded to keep the image's size. With 9x9 kernels, those of CapsNet,
-it sees as far as CapsNet does (Gu, Tresp & Hu 2021, arXiv:2103.15459, find the 5x5 kernels a
-handicap); without padding that network has 8.7 M parameters for 28x28 images, CapsNet 8.2 M.
+with stride 1, then 328 and 192 units, then dropout and a softmax. Only convolutions padded to keep
+the image's size give the paper's 35.4 M parameters. Gu, Tresp & Hu 2021 (arXiv:2103.15459) find the
+5x5 kernels a handicap. With CapsNet's 9x9 kernels and without padding, the network has 8.7 M
+parameters for 28x28 images (CapsNet: 8.2 M).
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from capsviz.validation import Part, Positive, Sizes
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes the CNN."""
+    """All settings of the CNN."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     kernel: Positive = 5  # pixels; CapsNet's are 9
-    padding: Literal["same", "valid"] = "same"  # or "valid": none, as CapsNet
+    padding: Literal["same", "valid"] = "same"  # "valid": no padding, as in CapsNet
     channels: Sizes = (256, 256, 128)
     hidden: Sizes = (328, 192)
     dropout: Part = 0.5  # before the last layer
 
 
 class CNN(PlainClassifier):
-    """Convolutions with ReLU, flattened, fully connected layers with ReLU, dropout, classes."""
+    """Convolutions with ReLU, then fully connected layers with ReLU and dropout."""
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)
@@ -49,12 +49,12 @@ class CNN(PlainClassifier):
         self.layers = nn.Sequential(*layers)
 
     def scores(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> logits (B, J)."""
+        """Return logits (B, J) of images (B, C, H, W)."""
         return self.layers(images)
 
 
 def _check(settings: Config) -> tuple[int, int]:
-    """Rows and columns after the convolutions; ValueError if there are none."""
+    """Return rows and columns after the convolutions; ValueError if there are none."""
     lost = (settings.kernel - 1) * len(settings.channels) if settings.padding == "valid" else 0
     rows, columns = (side - lost for side in settings.image_shape[1:])
     if min(rows, columns) < 1:

@@ -1,7 +1,7 @@
 """Efficient-CapsNet: a slim stem and self-attention routing (Mazzia, Salvetti & Chiaberge 2021).
 
-arXiv:2101.12491: 161,824 weights beside the decoder for MNIST. A CapsNet with other options: any of
-them may be given, another routing among them.
+arXiv:2101.12491: 161,824 weights without the decoder, for MNIST. It is a CapsNet with other
+defaults; each option, such as the routing, can be changed.
 """
 
 from functools import partial
@@ -12,6 +12,6 @@ from capsviz.nn.models import capsnet
 OPTIONS: dict[str, Any] = {
     "stem": "slim",
     "routing": "self_attention",
-    "vote_std": 0.0395,  # He's for the fan that the authors' code sees: sqrt(2 / 1280)
+    "vote_std": 0.0395,  # He initialisation with the fan of the authors' code: sqrt(2 / 1280)
 }
-build = partial(capsnet.build, **OPTIONS)  # its options and errors
+build = partial(capsnet.build, **OPTIONS)  # options and errors are those of CapsNet

@@ -1,14 +1,16 @@
 """Matrix capsules with EM routing (Hinton, Sabour & Frosst 2018): three routed layers.
 
-A 5x5 convolution, primary capsules of it, two convolutional capsule layers of 3x3 windows, class
-capsules that see all positions and add where their children are. Poses are matrices of 4x4, each
-with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
-published reruns; the paper has 32 of each. Initial transformations are the authors'. EM's betas are
-not: they start as in any layer, beta_u at 1.42 and beta_a at 0, where the authors have 0.71 and
--1250, for the classes 2.84 and -2500. Nor is the temperature: an activation follows from a cost
-that grows with a parent's mass, so with fewer capsules all activations would stay near 1/2; here
-its limit is J/I, parents' types by children, of each layer. Another routing may be given; where it
-asks for batch norm of parents, each layer has one.
+The network has a 5x5 convolution, primary capsules, two convolutional capsule layers with 3x3
+windows, and class capsules that see all positions, with coordinate addition. Poses are 4x4
+matrices with separate activations. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
+published reruns; the paper has 32 of each. Initial transformations are those of the authors.
+
+Two things differ from the authors' code. EM's betas start at beta_u = 1.42 and beta_a = 0 in all
+layers; the authors have 0.71 and -1250, for the classes 2.84 and -2500. The limit of the inverse
+temperature is J/I, parent types by children, in each layer: the cost behind an activation grows
+with a parent's mass, so with few capsules all activations would otherwise stay near 1/2.
+
+Another routing may be chosen. If it needs batch norm of parents, each layer has one.
 """
 
 from collections.abc import Sequence
@@ -41,12 +43,12 @@ KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, paddi
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes a matrix capsule network, its losses included."""
+    """All settings of a matrix capsule network and of its losses."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     channels: Positive = 64  # A, of the convolution
-    types: tuple[Positive, Positive, Positive] = (8, 16, 16)  # B, C, D: primary, and two layers
+    types: tuple[Positive, Positive, Positive] = (8, 16, 16)  # B, C, D: primary, next two layers
     pose: tuple[int, int] = (4, 4)  # rows and columns of all poses
     routing: str = "em"  # a file in capsviz/nn/routing
     iterations: int = 2  # of routing, in every layer
@@ -56,14 +58,14 @@ class Config:
     decoder_norm: bool = False  # batch norm in its hidden layers
     hidden: Sizes = (512, 1024)  # units of the fully connected decoder
     reconstruction_metric: functional.Metric = "l2"  # sum of squares; "l1": of absolute values
-    reconstruction_weight: Weight = 0.0  # of that sum, beside the loss; 0: no decoder, as published
+    reconstruction_weight: Weight = 0.0  # weight of that sum; 0: no decoder, as published
     margin_present: float = 0.9  # m+ of the margin loss
     margin_absent: float = 0.1  # m-
     absent_weight: Weight = 0.5  # lambda
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:
-        """(types, rows, columns) of the children of each routed layer."""
+        """Return (types, rows, columns) of the children of each routed layer."""
         height, width = self.image_shape[1:]
         layers = [KERNELS[: n + 2] for n in range(len(self.types))]
         return [
@@ -73,7 +75,7 @@ class Config:
 
 
 def check(config: Config) -> None:
-    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    """Raise ValueError for inconsistent settings, MemoryError for too large a network."""
     require_class_poses(config)
     cooled = "final_temperature" in parameters(routing.get(config.routing).route)
     require_used(config, "final_temperature", cooled, f"on the routing '{config.routing}'")
@@ -96,7 +98,7 @@ def check(config: Config) -> None:
 
 
 def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, Any]:
-    """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
+    """Return the temperature option of a layer's routing, if it has one."""
     if "final_temperature" not in parameters(routing.get(config.routing).route):
         return {}
     types, rows, columns = grid
@@ -106,13 +108,13 @@ def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -
 
 
 class MatrixCapsNet(ClassPoses):
-    """Figure 1 of the paper, with a decoder if it is asked for.
+    """The network of figure 1 of the paper, with an optional decoder.
 
-    Parameters and errors are those of `CapsNet`, options the fields of `Config`.
+    Parameters and errors are those of `CapsNet`; options are the fields of `Config`.
     """
 
     settings: Config
-    __signature__ = signature(Config)  # what `help` shows
+    __signature__ = signature(Config)  # shown by `help`
     pose_shape: tuple[int, int]
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
@@ -157,11 +159,11 @@ class MatrixCapsNet(ClassPoses):
         if routing.norms_parents(config.routing):
             self.norms = nn.ModuleList(ParentNorm(layer.parent_types) for layer in self.layers)
             for layer, norm in zip(self.layers, self.norms, strict=True):
-                vars(layer)["norm"] = norm  # used there, registered and stored here alone
+                vars(layer)["norm"] = norm  # used there, but registered as a module only here
         self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:
-        """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
+        """Return primary capsules (B, I, 16) and activations (B, I) of images (B, C, H, W)."""
         require_shape(images, self.settings.image_shape)
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
@@ -172,26 +174,26 @@ class MatrixCapsNet(ClassPoses):
 
     @property
     def routed(self) -> Sequence[CapsuleLayer]:
-        """Its routed layers, from the images up."""
+        """Return the routed layers, from the images up."""
         return self.layers
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:
-        """(types, rows, columns) of the children of each routed layer."""
+        """Return (types, rows, columns) of the children of each routed layer."""
         return [layer.child_grid for layer in self.layers]
 
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
-        """Rows and columns of the image that votes for a layer's children come from, at a position.
+        """Return rows and columns of the image that a position of a layer's children sees.
 
-        If the positions of a layer compete for its children, as in EM routing, the couplings depend
-        on the rest of the image too.
+        If positions compete for children, as in EM routing, couplings also depend on the rest of
+        the image.
         """
         layers = KERNELS[: 2 + range(len(self.layers))[layer]]
         return stems.window(layers, self.settings.image_shape, row, column)
 
     @property
     def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
+        """Estimate the peak memory of one image in a forward and backward pass, in bytes."""
         numbers = self.pose_shape[0] * self.pose_shape[1]
         (_, rows, columns), work = self.grids[0], 0
         for layer in self.layers:
@@ -202,7 +204,7 @@ class MatrixCapsNet(ClassPoses):
         return 4 * (3 * self.settings.channels * rows * columns + work + decoded)
 
     def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        """Estimate the peak memory of training in bytes: weights, gradients, Adam and a step."""
         work = routing.workspace_bytes(self.conv1.weight.device)
         return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes + work
 

@@ -1,7 +1,7 @@
 """A stem of the capsule networks without capsules: the average over positions, one linear layer.
 
-What a routing is compared with on the same stem: its features before the last layer, which makes
-the capsules.
+This is the baseline for a routing on the same stem. It uses the features before the last layer,
+which makes the capsules.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from capsviz.validation import Positive
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes the network."""
+    """All settings of the network."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     stem: str = "slim"  # a file in capsviz/nn/stems
-    types: Positive = 16  # of the capsules that the stem would make: the slim stem's width
+    types: Positive = 16  # capsule types of the stem, which set the width of the slim stem
     primary_dimensions: Positive = 8
 
 
@@ -32,12 +32,12 @@ class Pooled(Classifier):
         settings = self.settings
         sizes = settings.types, settings.primary_dimensions
         self.stem = stems.build(settings.stem, settings.image_shape, *sizes)
-        delattr(self.stem, self.stem.final)  # `before` does not need it
+        delattr(self.stem, self.stem.final)  # unused by `before`
         self.width = self.stem.inner
         self.classes = nn.Linear(self.width, settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> logits (B, J)."""
+        """Return logits (B, J) of images (B, C, H, W)."""
         return self.classes(self.stem.before(images).mean((2, 3)))
 
 

@@ -2,8 +2,7 @@
 
 The CIFAR network of He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2: a 3x3 convolution,
 three groups of `blocks` basic blocks at full, half and quarter size, the average over positions.
-Three blocks make ResNet-20, 0.27 M parameters. Its shortcuts are 1x1 convolutions where sizes
-change.
+Three blocks make ResNet-20, with 0.27 M parameters. Shortcuts are 1x1 convolutions if sizes change.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from capsviz.validation import Positive, Sizes
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that fixes the ResNet."""
+    """All settings of the ResNet."""
 
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
@@ -42,7 +41,7 @@ class ResNet(Classifier):
         self.classes = nn.Linear(settings.channels[-1], settings.classes)
 
     def scores(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> logits (B, J)."""
+        """Return logits (B, J) of images (B, C, H, W)."""
         return self.classes(self.groups(self.stem(images)).mean((2, 3)))
 
 

@@ -4,30 +4,33 @@ A routing offers
     route(votes (B,I,J,E), *, couplings=None, ...) -> Routing
 and may offer
     fused(children (B,I,D), weight (I,J,E,D), *, ...) -> Parents
-                        the same result without holding the votes
+                        the same result without storing the votes
     parameters(children, parents, child_dimensions, parent_dimensions) -> {name: Tensor}
-                        what it learns, by name, with its initial values
+                        initial values of its learned parameters
     weights(couplings, activations) -> (..., I, J)
-                        the share of each vote in its parent; default: the couplings
+                        the share of each vote in its parent's pose; default: the couplings
     evidence(votes, routing, activations, **parameters) -> (B, I, J)
                         what each vote adds to the quantity that decides the parent's activation,
-                        which QUANTITY names; default: `weights` times the vote's part along the
-                        parent's pose
-Votes are what child i predicts for parent j. `couplings` (B, I, J), or a shape that broadcasts to
-it, replace its own in every iteration, while logits are still recorded; one that iterates takes a
-list of them, too, None where it couples by itself. ValueError for shapes that do not fit, inputs
-that are missing, and fewer than one iteration.
-The signatures of `route` and `fused` say what else a routing needs: `iterations` (without it there
-is one pass), `activations` (B, I) of the children in [0, 1], which is not checked (a GPU would be
-waited for), `children` (B, I, D) themselves, its `parameters`, and the options `bias`, `detach` and
-`leaky`.
-CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
-parents (`nn.children`, `nn.functional`), if not "squash" and "margin". PARENTS = "batch_norm" asks
-for batch norm of the class capsules (`nn.capsule_layer`). PECULIAR = {"sums": why} says that
-couplings are not meant to sum to 1 over parents, or other things that verification would call
-mistakes (`tracing.verification`).
-To add one, add a file: its name is what `--routing` takes. The law tests find it by themselves, and
-ask for plain loops of that name in tests/helpers/literal_routing.py.
+                        described by QUANTITY; default: `weights` times the component of the vote
+                        along the parent's pose
+
+A vote is the prediction of child i for parent j. `couplings` (B, I, J), or a shape that broadcasts
+to it, replace the routing's own in every iteration; logits are still recorded. A routing that
+iterates also takes a list with one entry per iteration, in which None keeps its own couplings.
+`route` raises ValueError for shapes that do not fit, missing inputs and fewer than one iteration.
+
+The signatures of `route` and `fused` say what else a routing needs: `iterations` (if missing, there
+is one pass), `activations` (B, I) of the children in [0, 1], `children` (B, I, D) themselves, its
+`parameters`, and the options `bias`, `detach` and `leaky`. The range of activations is not checked,
+because that would wait for the GPU.
+
+CHILDREN names the layer that makes primary capsules (`nn.children`; default "squash"), OBJECTIVE
+the loss (`nn.functional`; default "margin"). PARENTS = "batch_norm" adds batch norm of the class
+capsules (`nn.capsule_layer`). PECULIAR = {"sums": why} says that couplings need not sum to 1 over
+parents; other keys excuse other tests of `tracing.verification`.
+
+To add a routing, add a file; its name is a value of `--routing`. The law tests find it
+automatically, and need plain loops of the same name in tests/helpers/literal_routing.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,9 +60,9 @@ class Routing(NamedTuple):
     """All iterations of a routing; index -1 is the result."""
 
     logits: Tensor  # (R, B, I, J) b_ij, before the iteration's softmax
-    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less; of max_min not
+    couplings: Tensor  # (R, B, I, J) c_ij; sum to 1 over J, or less if leaky; any sum in max_min
     poses: Tensor  # (R, B, J, E) v_j, after the iteration
-    activations: Tensor  # (R, B, J) in [0, 1]: how present a parent is, as its length
+    activations: Tensor  # (R, B, J) in [0, 1]: presence of a parent, e.g. its length
 
 
 class Parents(NamedTuple):
@@ -76,7 +79,7 @@ def available() -> list[str]:
 
 @cache
 def get(name: str) -> ModuleType:
-    """The module of a routing; ValueError names the known ones, or what one's own lacks."""
+    """Return the module of a routing; ValueError for an unknown or invalid one."""
     module = load(PACKAGE, name, what="routing")
     if "couplings" not in discovery.parameters(getattr(module, "route", None)):
         raise ValueError(
@@ -92,22 +95,22 @@ def get(name: str) -> ModuleType:
 
 
 def quantity(name: str) -> Quantity:
-    """Return what the evidence of a routing is, in words."""
+    """Return the description of a routing's evidence."""
     return getattr(get(name), "QUANTITY", ALONG_POSE)
 
 
 def norms_parents(name: str) -> bool:
-    """Return whether a routing asks for batch norm of its class capsules."""
+    """Return whether a routing needs batch norm of its class capsules."""
     return getattr(get(name), "PARENTS", None) == "batch_norm"
 
 
 def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:
-    """Stack one (logits, couplings, poses, activations) per iteration along a new first axis.
+    """Stack one (logits, couplings, poses[, activations]) per iteration along a new first axis.
 
-    Where activations are left out, they are the lengths of the poses.
+    Missing activations are the lengths of the poses.
     """
     columns = list(zip(*history, strict=True))
-    # each stack at a line of its own, by which `wrap` and the checks tell them apart
+    # separate lines: `wrap` and the checks identify tensors by the line that makes them
     logits = torch.stack(columns[0])
     couplings = torch.stack(columns[1])
     poses = torch.stack(columns[2])
@@ -123,14 +126,14 @@ def check_votes(votes: Tensor, iterations: int) -> None:
 
 
 def rounds(name: str, iterations: int | None) -> int:
-    """Return how often a routing iterates; None: 3, or 1 of a routing that has one pass."""
+    """Return the number of iterations; for None 3, or 1 if the routing does not iterate."""
     several = "iterations" in discovery.parameters(get(name).route)
     if iterations is None:
         return ITERATIONS if several else 1
     check_iterations(iterations)
     if iterations > 1 and not several:
         raise ValueError(
-            f"the routing '{name}' has one pass, got {iterations} iterations: ask for 1"
+            f"the routing '{name}' does not iterate, got {iterations} iterations: use 1"
         )
     return iterations
 
@@ -142,7 +145,7 @@ def check_iterations(iterations: int) -> None:
 
 
 def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
-    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for."""
+    """Return couplings in the shape and type of the logits (..., I, J)."""
     try:
         return couplings.to(logits).expand(logits.shape)
     except RuntimeError as error:
@@ -153,12 +156,12 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
 
 
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
-    """Return what replaces the couplings of an iteration, from 0; None if nothing does."""
+    """Return the replacement couplings of an iteration, counted from 0, or None."""
     return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]
 
 
 def require_each(couplings: Tensor | Sequence[Tensor | None] | None, iterations: int) -> None:
-    """Raise ValueError for a list of couplings of other than these iterations."""
+    """Raise ValueError for a list of couplings that is not one for each iteration."""
     if isinstance(couplings, list | tuple) and len(couplings) != iterations:
         raise ValueError(
             f"expected a list of couplings for {iterations} iterations, got {len(couplings)}"
@@ -174,16 +177,18 @@ def iterate(
     logits: Callable[..., Tensor],
     shares: Callable[[Tensor], Tensor] = OVER_PARENTS,
 ) -> Routing:
-    """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
+    """Iterate a routing: couplings from logits, parents from couplings, new logits from parents.
+
+    Logits start at zero.
 
     Parameters
     ----------
     votes, iterations, couplings
              as a routing's `route` takes them.
-    shares   (..., I, J) of logits -> couplings; default: the softmax over parents.
-    parents  of the couplings and the number of the iteration, from 0: their poses and activations
-             (without, these are lengths), and what `logits` reads of them.
-    logits   those of an iteration, and what it needs of the parents -> those of the next.
+    parents  (couplings, iteration from 0) -> (poses[, activations]), state. Missing activations are
+             the lengths of the poses.
+    logits   (logits, *state) -> logits of the next iteration.
+    shares   logits (..., I, J) -> couplings; default: the softmax over parents.
     """
     require_each(couplings, iterations)
     current = torch.zeros_like(votes[..., 0])

@@ -1,15 +1,16 @@
-"""One step of attention to the votes, exact, without ever holding them: values and gradients.
+"""Compute one exact step of attention to the votes, and its gradients, without storing the votes.
 
     attend(q, b) = Σ_i (softmax_j(û_ij·q_j) + b_ij) û_ij        û_ij = W_ij u_i
 
-Routings that agree by a dot product are short compositions of it. So is dynamic routing: its logits
-start at zero, so after t rounds they are û·(v_1 + ... + v_t).
+Routings with agreement by dot product are short compositions of this step. Dynamic routing is one:
+its logits start at zero, so after t iterations they are û·(v_1 + ... + v_t).
 
-The votes of 1,152 capsules for 10 classes are 0.74 MB per image, and a literal implementation moves
-them through memory some twenty times. Here û is made by a small matrix product for a block of
-children, forward and again backward, and a block's gradient, an outer product of a number for each
-parent and a vector of E, is folded at once into those of u and W. The batch is the innermost axis:
-a block's temporaries fit the processor's cache. On a GPU `_attend_gpu` keeps them in registers.
+The votes of 1,152 capsules for 10 classes are 0.74 MB per image. A literal implementation moves
+them through memory some twenty times. Here a small matrix product computes û for a block of
+children, once forward and once backward. A block's gradient is an outer product of a number for
+each parent and a vector of E, and is added to those of u and W at once. The batch is the innermost
+axis, so that temporaries of a block fit the CPU cache. On a GPU `_attend_gpu` keeps them in
+registers.
 """
 
 from functools import cache
@@ -26,7 +27,7 @@ from capsviz.nn.routing._parts import in_blocks, spaces, stretch
 
 
 def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Children (B, I, D) as (I, D, B), and weight (I, J, E, D), both in float32 at least.
+    """Return children (B, I, D) as (I, D, B), and weight (I, J, E, D), in float32 at least.
 
     ValueError if their shapes do not fit.
     """
@@ -49,20 +50,21 @@ def attend(
     stretched: bool = False,
     detach: bool = False,
 ) -> Tensor:
-    """Sum of the votes (J, E, B), each by its coupling; never under autocast.
+    """Return the sum (J, E, B) of votes weighted by couplings; do not call under autocast.
 
-    `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts). Inside a transform of
-    `torch.func` layers do not come here: they route on votes (`capsviz.nn.computation.is_literal`).
+    `torch.compile` compiles it as one graph (PyTorch 2.11 to 2.13: with graph breaks). Inside a
+    transform of `torch.func`, layers route on stored votes instead
+    (`capsviz.nn.computation.is_literal`).
 
     Parameters
     ----------
-    children   (I, D, B): u, as `batch_last` gives it.
-    weight     (I, J, E, D): W, what turns child i into its vote for parent j.
-    query      (J, E, B): q, along which votes agree; None is zero, one matrix product.
+    children   (I, D, B): u, from `batch_last`.
+    weight     (I, J, E, D): W, the matrices from children to votes.
+    query      (J, E, B): q, with which votes are multiplied; None: zero, for one matrix product.
     shift      (I, J) or None: b, added to the softmax.
-    leaky      one more logit, fixed at zero, in each softmax, whose share is dropped.
-    stretched  logits are moved and scaled to reach from 0 to 1, in place of the softmax.
-    detach     no gradient through the softmax: it is a constant.
+    leaky      add one logit, fixed at zero, to each softmax, and drop its share.
+    stretched  scale logits to the range from 0 to 1, in place of the softmax.
+    detach     treat the softmax as a constant in the gradient.
     """
     if query is not None:
         query = query.contiguous()
@@ -72,17 +74,17 @@ def attend(
 
 
 class _Attend(torch.autograd.Function):
-    """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b); the couplings kept are (i, j, b)."""
+    """Axes are (i, d, b) of u, (i, j, e, b) of votes, (j, e, b) of q, (i, j, b) of couplings."""
 
     @staticmethod
     def forward(ctx, u, weight, query, shift, leaky, stretched, detach):
         I, J, E, D = weight.shape
         B = u.shape[2]
-        ctx.shares, ctx.detach, ctx.how = J + leaky, detach, (leaky, stretched)
+        ctx.choices, ctx.detach = J + leaky, detach  # of a child; whether the softmax is constant
         if query is None:  # all couplings are equal: the sum over children is one product
             ctx.save_for_backward(u, weight, None, None, None, None)
             flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
-            return (flat @ u.reshape(I * D, B)).view(J, E, B) / ctx.shares
+            return (flat @ u.reshape(I * D, B)).view(J, E, B) / ctx.choices
         w = weight.reshape(I, J * E, D)
         if (kernels := _kernels(u, weight)) is not None:
             u, weight = u.contiguous(), weight.contiguous()
@@ -112,24 +114,25 @@ class _Attend(torch.autograd.Function):
 
 
 def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
-    """`_attend_gpu` if it takes these children; None elsewhere, and where Triton does not run."""
+    """Return `_attend_gpu` if it supports these children and Triton runs; else None."""
     if not u.is_cuda or torch.compiler.is_compiling():
         return None
-    kernels = _built(u.device)
+    kernels = _working_kernels(u.device)
     return kernels if kernels is not None and kernels.takes(u, weight) else None
 
 
 @cache
-def _built(device: torch.device) -> ModuleType | None:
-    """The kernels, once tried; None, with a warning, where there is no Triton or it cannot build:
-    that takes a C compiler.
+def _working_kernels(device: torch.device) -> ModuleType | None:
+    """Return the kernels after a test run; None, with a warning, if Triton does not run.
+
+    Triton needs a C compiler.
     """
     try:
         from capsviz.nn.routing import _attend_gpu
 
         one = torch.zeros(1, 1, 1, device=device)
         _attend_gpu.products(one, one[..., None], one)
-    except Exception as error:  # Triton's and the compiler's are of many kinds
+    except Exception as error:  # Triton and the compiler raise many types
         why = str(error).partition("\n")[0]
         warn(f"routing is slower than it could be: Triton does not run here ({why})", stacklevel=2)
         return None
@@ -137,7 +140,7 @@ def _built(device: torch.device) -> ModuleType | None:
 
 
 def _couple(logits: Tensor, leaky: bool, stretched: bool) -> tuple[Tensor, Tensor | None]:
-    """Couplings of logits (I, J, B), and what stretched ones were divided by."""
+    """Return couplings of logits (I, J, B), and the divisor of stretched ones."""
     if stretched:
         return stretch(logits, 1)
     return leaky_softmax(logits, 1) if leaky else logits.softmax(1), None
@@ -147,15 +150,18 @@ def _shifted(couplings: Tensor, shift: Tensor | None) -> Tensor:
     return couplings if shift is None else couplings + shift[:, :, None]
 
 
-def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
-    """The gradient of logits from that of their couplings (I, J, B); a leak's is zero."""
+def _logit_gradient(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
+    """Return the gradient of logits from that of their couplings (I, J, B).
+
+    It is also right for leaky couplings, because the dropped share has no gradient.
+    """
     if divisor is None:
         return couplings * (dc - (couplings * dc).sum(1, keepdim=True))
     scaled = dc / divisor
     dl = scaled
     for end, others in ((couplings == 0, 1 - couplings), (couplings == 1, couplings)):
-        moved = (scaled * others).sum(1, keepdim=True)  # shared by those that are all the lowest
-        dl = dl - end * moved / end.sum(1, keepdim=True).clamp(min=1)  # or the highest
+        moved = (scaled * others).sum(1, keepdim=True)
+        dl = dl - end * moved / end.sum(1, keepdim=True).clamp(min=1)  # ties share the gradient
     return dl
 
 
@@ -167,18 +173,18 @@ def _gradients(
     B, ds = u.shape[2], ds.contiguous()
     w = weight.reshape(I, J * E, D)
     if query is None:
-        flat = ds.view(J * E, B) / ctx.shares
+        flat = ds.view(J * E, B) / ctx.choices
         du = (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
         dw = (u.reshape(I * D, B) @ flat.T).view(I, D, J, E)
         return du, dw.permute(0, 2, 3, 1), None, None
     if (kernels := _kernels(u, weight)) is not None:
         dc = kernels.products(u, weight, ds)
-        dl = None if ctx.detach else _of_logits(couplings, dc, spread)
+        dl = None if ctx.detach else _logit_gradient(couplings, dc, spread)
         du, dw = kernels.back(u, weight, _shifted(couplings, shift), ds, dl, query)
         dquery = torch.zeros_like(ds) if dl is None else kernels.sums(u, weight, dl)
         return du, dw, dquery, None if shift is None else dc.sum(2)
     du = torch.empty_like(u)
-    dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
+    dw = w.new_empty(I, D, J * E)  # twice as fast with MKL in this shape
     dquery = torch.zeros_like(ds)
     dshift = None if shift is None else torch.zeros_like(shift)
     pieces = in_blocks(I, J * E * B * u.element_size(), u.device)
@@ -192,7 +198,7 @@ def _gradients(
             dc = torch.mul(votes, ds, out=along).sum(2)
             if dshift is not None:
                 dshift[block] = dc.sum(2)
-            dl = _of_logits(p, dc, None if spread is None else spread[block])
+            dl = _logit_gradient(p, dc, None if spread is None else spread[block])
             if ctx.detach:
                 dl.zero_()
             dquery += votes.mul_(dl[:, :, None]).sum(0)

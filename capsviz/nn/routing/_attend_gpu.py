@@ -1,12 +1,11 @@
-"""What `attend` does to votes, in kernels of Triton for GPUs: votes live in registers alone.
+"""Triton kernels of `attend` for GPUs, which hold votes in registers only.
 
-A program is one warp, each of whose threads has some images to itself, so that nothing has to be
-exchanged between threads but for the gradient of W. Votes are made anew wherever they are needed.
-What several programs add to is written apart and summed after: a result does not depend on which of
-them comes first.
+A program is one warp. Each thread has its own images, so threads exchange data only for the
+gradient of W. Votes are recomputed wherever they are needed. Sums over several programs are stored
+as separate parts and added afterwards, so that results do not depend on the order of programs.
 
-Axes are those of `_attend`: u (I, D, B), W (I, J, E, D), what is of parents (J, E, B), couplings
-and what is like them (I, J, B).
+Axes are those of `_attend`: u (I, D, B), W (I, J, E, D), tensors of parents (J, E, B), couplings
+and tensors like them (I, J, B).
 """
 
 import torch
@@ -14,14 +13,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-IMAGES = 128  # at most, of a program
-PROGRAMS = 1024  # at least about so many fill a GPU
-WIDEST = 16  # dimensions of capsules at most: a thread holds them of each of its images
+IMAGES = 128  # most images of a program
+PROGRAMS = 1024  # about the fewest that fill a GPU
+WIDEST = 16  # most dimensions of a capsule, which a thread holds for each of its images
 
 
 @triton.jit
 def _votes(u, w, row, i, b, B, D: tl.constexpr, known):
-    """Of a child for a parent (e, b); `row` (e, 1) counts its numbers among those of all."""
+    """Return the votes (e, b) of child i for one parent; `row` (e, 1) indexes rows of W."""
     total = tl.zeros([row.shape[0], b.shape[1]], tl.float32)
     for d in tl.static_range(D):
         of_child = tl.load(u + (i * D + d) * B + b, mask=b < B, other=0.0)
@@ -31,7 +30,7 @@ def _votes(u, w, row, i, b, B, D: tl.constexpr, known):
 
 @triton.jit
 def _products(u, w, y, out, J, E, B, D: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr):
-    """Of votes with what is of the parents: out_ij = û_ij · y_j, of one child."""
+    """Compute out_ij = û_ij · y_j for one child."""
     i, e = tl.program_id(0), tl.arange(0, PE)[:, None]
     b = tl.program_id(1) * PB + tl.arange(0, PB)[None, :]
     inside = (e < E) & (b < B)
@@ -43,7 +42,7 @@ def _products(u, w, y, out, J, E, B, D: tl.constexpr, PE: tl.constexpr, PB: tl.c
 
 @triton.jit
 def _sums(u, w, c, out, I, J, E, B, each, D: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr):
-    """Over children: out_j = Σ_i c_ij û_ij, of one parent and some children."""
+    """Compute out_j = Σ_i c_ij û_ij for one parent and some children."""
     j, e = tl.program_id(0), tl.arange(0, PE)[:, None]
     b = tl.program_id(2) * PB + tl.arange(0, PB)[None, :]
     total = tl.zeros([PE, PB], tl.float32)
@@ -60,7 +59,7 @@ def _back(
     u, w, c, x, dl, y, du, dw, I, J, E, B,
     D: tl.constexpr, PD: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr, both: tl.constexpr,
 ):  # fmt: skip
-    """From gradients of votes, c_ij x_j + dl_ij y_j, to those of u and W, of one child."""
+    """Compute gradients of u and W for one child; those of votes are c_ij x_j + dl_ij y_j."""
     i, e, d = tl.program_id(0), tl.arange(0, PE)[:, None], tl.arange(0, PD)[:, None]
     b = tl.program_id(1) * PB + tl.arange(0, PB)[None, :]
     known, ours, inside = e < E, b < B, (e < E) & (b < B)
@@ -82,7 +81,7 @@ def _back(
 
 
 def takes(u: Tensor, weight: Tensor) -> bool:
-    """Return whether the kernels can: float32 on a GPU, capsules not too wide, and not too many."""
+    """Return whether the kernels support the inputs: float32, on a GPU, not too large."""
     if not u.is_cuda or not u.dtype == weight.dtype == torch.float32:
         return False
     B, _, across = _images(u)
@@ -92,7 +91,7 @@ def takes(u: Tensor, weight: Tensor) -> bool:
 
 
 def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
-    """û_ij · y_j, with y (J, E, B)."""
+    """Return û_ij · y_j (I, J, B), with y (J, E, B)."""
     I, J, E, D = weight.shape
     B, PB, across = _images(u)
     out = u.new_empty(I, J, B)
@@ -102,7 +101,7 @@ def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
 
 
 def sums(u: Tensor, weight: Tensor, couplings: Tensor) -> Tensor:
-    """Σ_i c_ij û_ij."""
+    """Return Σ_i c_ij û_ij (J, E, B)."""
     I, J, E, D = weight.shape
     B, PB, across = _images(u)
     each = max(1, I * J * across // PROGRAMS)
@@ -116,7 +115,7 @@ def sums(u: Tensor, weight: Tensor, couplings: Tensor) -> Tensor:
 def back(
     u: Tensor, weight: Tensor, c: Tensor, x: Tensor, dl: Tensor | None, y: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of u and W from those of votes, which are c_ij x_j + dl_ij y_j."""
+    """Return the gradients of u and W; those of votes are c_ij x_j + dl_ij y_j."""
     I, J, E, D = weight.shape
     B, PB, across = _images(u)
     du, dw = torch.empty_like(u), u.new_empty(across, *weight.shape)
@@ -131,14 +130,14 @@ def back(
 
 
 def _launch(kernel, programs: tuple[int, ...], u: Tensor, *others) -> None:
-    """Of one warp each, on the GPU of u."""
+    """Launch programs of one warp each on the GPU of u."""
     if all(programs):
         with torch.cuda.device_of(u):
             kernel[programs](u, *others, num_warps=1)
 
 
 def _images(u: Tensor) -> tuple[int, int, int]:
-    """Of all, of a program, and how many programs they take."""
+    """Return the number of images, images of a program, and programs."""
     B = u.shape[2]
     of_program = min(IMAGES, max(32, triton.next_power_of_2(B)))  # a warp has 32 threads
     return B, of_program, triton.cdiv(B, of_program)

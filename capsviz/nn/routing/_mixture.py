@@ -1,18 +1,19 @@
-"""Mixtures of Gaussians that explain votes, the votes never held: exact, block by block.
+"""Fit mixtures of Gaussians to votes exactly, block by block, without storing the votes.
 
-An iteration of EM or variational routing weighs the vote û_ij by w_ij = a_i softmax_j(constant_j -
-½ Σ_h precision_jh (û_ijh - centre_jh)²), and asks for the weights' sum and the weighted votes' mean
-and variance. One pass over blocks of children, their votes made anew by a small matrix product,
-gives all three: the E-step and the M-step after it. The variance is taken about the centre of the
-iteration before and moved to the new mean afterwards, which is stable as that is near. In the first
-iteration shares are uniform: the sum of votes is one matrix product, its mean the centre.
+An iteration of EM or variational routing weights the vote û_ij by w_ij = a_i softmax_j(constant_j -
+½ Σ_h precision_jh (û_ijh - centre_jh)²). It needs the sum of the weights, and the weighted mean and
+variance of the votes. One pass over blocks of children gives all three, that is, an E-step and the
+next M-step; a small matrix product recomputes the votes of a block. The variance is computed about
+the centre of the previous iteration and then moved to the new mean, which is stable because the two
+are near. In the first iteration shares are uniform, so the sum of votes is one matrix product, and
+their mean is the centre.
 
-The batch is the innermost axis and a block's temporaries fit the processor's cache. The backward
-pass makes the votes anew too.
+The batch is the innermost axis, so that temporaries of a block fit the CPU cache. The backward pass
+also recomputes the votes.
 
-Parents of one place share a child by a softmax. A convolution's places are folded into the batch:
-position b * Q + q is place q of image b, and the children of a position are its slots. There all
-parents that see a child, at whatever place, share it.
+Without links, the parents share a child by a softmax. The positions of a convolution are folded
+into the batch: entry b * Q + q is position q of image b, and its children are the slots. All
+parents that see a child, at any position, then share it.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._parts import check_shape, in_blocks, per_mass, require
 
 
-def fused_rounds(
+def fused_iterations(
     routing: str,
     posterior: Callable[[int, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]],
     children: Tensor,
@@ -40,14 +41,14 @@ def fused_rounds(
     activations: Tensor | None,
     links: Links | None,
 ) -> Parents:
-    """Return the parents after all iterations; with links the result has a Q after B.
+    """Return the parents after all iterations; with links, Q follows B in the results.
 
     Parameters
     ----------
-    routing    its name, for errors.
-    posterior  number of the iteration from 0, mass (B, J), mean of the votes and scatter
-               Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
-               has beside the distance, and activation (B, J).
+    routing    name of the routing, for errors.
+    posterior  (iteration from 0, mass (B, J), mean of the votes (B, J, E), scatter
+               Σ_i w (û - mean)² (B, J, E)) -> pose (B, J, E), precision (B, J, E), constant of the
+               log density (B, J), activation (B, J).
     others     as the routing's `fused` takes them.
     """
     check_iterations(iterations)
@@ -59,7 +60,7 @@ def fused_rounds(
     check_shape("activations", active, "B, I", size)
     if links is not None:
         active = of_slots(active, links).flatten(0, 1)
-    active = active.to(u).T.contiguous().T  # as every iteration takes them
+    active = active.to(u).T.contiguous().T  # batch last in memory
     moments = even_moments(u, w, active, links)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
@@ -72,7 +73,7 @@ def fused_rounds(
 def check_inputs(
     routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
 ) -> Tensor:
-    """Return activations (B, [Q,] I) as votes are; ValueError for what `route` does not take."""
+    """Return activations (B, [Q,] I) in the type of the votes; ValueError for invalid inputs."""
     check_iterations(iterations)
     if links is None:
         check_votes(votes, iterations)
@@ -85,13 +86,13 @@ def check_inputs(
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:
-    """Raise ValueError for costs of another shape than (J); None passes."""
+    """Raise ValueError unless each cost is None or of shape (J)."""
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         check_shape(name, beta, "J", (parents,))
 
 
 class Moments(NamedTuple):
-    """Sums over children, by weights w."""
+    """Sums over children with weights w."""
 
     mass: Tensor  # (B, J) Σ_i w
     first: Tensor  # (B, J, E) Σ_i w û
@@ -99,13 +100,13 @@ class Moments(NamedTuple):
     centre: Tensor  # (B, J, E)
 
     def about_mean(self) -> tuple[Tensor, Tensor]:
-        """Mean of the votes, and Σ_i w (û - mean)², both (B, J, E)."""
+        """Return the mean of the votes and Σ_i w (û - mean)², both (B, J, E)."""
         mass = self.mass[..., None]
         mean = per_mass(self.first, mass)
         offset = mean - self.centre
         moved = 2 * offset * (self.first - mass * self.centre) - mass * offset.square()
         scatter = self.second - moved
-        return mean, scatter - scatter.detach().clamp_max(0)  # not below 0, its gradient whole
+        return mean, scatter - scatter.detach().clamp_max(0)  # at least 0, with the full gradient
 
 
 def mixture(
@@ -117,9 +118,10 @@ def mixture(
     constant: Tensor,
     links: Links | None = None,
 ) -> Moments:
-    """Moments of the votes after each child is shared out over its parents.
+    """Return the moments of the votes after each child is divided among its parents.
 
-    Centre and precision (B, J, E) and constant (B, J) are of the log densities; activations (B, I).
+    Centre and precision (B, J, E) and constant (B, J) define the log densities of the parents;
+    activations are (B, I).
     """
 
     def some(u, *inputs):
@@ -133,14 +135,13 @@ def mixture(
 def even_moments(
     children: Tensor, weight: Tensor, activations: Tensor, links: Links | None = None
 ) -> Moments:
-    """Moments of the votes about their mean, each child divided equally among its parents."""
-
+    """Return the moments of votes about their mean, with uniform shares of each child."""
     I, J, E, D = weight.shape
 
     def some(u, a):
         with torch.no_grad():
             every = slice(0, I)
-            even = shared(links, torch.zeros_like(a)[:, None], every) / J  # of each parent
+            even = shared(links, torch.zeros_like(a)[:, None], every) / J
             flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
             first = (flat @ (u * (even * a[:, None])).reshape(I * D, -1)).view(J, E, -1)
             centre = per_mass(first, (even[:, 0] * a).sum(0))
@@ -153,7 +154,7 @@ def even_moments(
 
 
 def _in_pieces(some: Callable, links: Links | None, weight: Tensor, *inputs: Tensor) -> list:
-    """Results of a function of inputs (..., B), computed for some positions at a time."""
+    """Apply a function of inputs (..., B) to some positions at a time."""
     I, J, E, _ = weight.shape
     size = J * E * inputs[0].element_size()
     several = pieces(links, inputs[0].shape[-1], I, size, weight.device)
@@ -162,16 +163,18 @@ def _in_pieces(some: Callable, links: Links | None, weight: Tensor, *inputs: Ten
 
 
 def _spaces(links: Links | None, count: int, u: Tensor, weight: Tensor) -> list[tuple]:
-    """Each block of n children, and so many tensors (n, J, E, B) for what is made of it."""
+    """Return each block of n children with `count` temporary tensors (n, J, E, B)."""
     (I, J, E, _), B = weight.shape, u.shape[2]
-    size = J * E * B * u.element_size() * max(count, 2) // 2  # no more in all than two in `attend`
+    size = J * E * B * u.element_size() * max(count, 2) // 2  # as much in all as two in `attend`
     return _parts.spaces(blocks(links, I, size, u.device), count, u, J, E, B)
 
 
 class _Mixture(torch.autograd.Function):
-    """Axes are (i, d, b), (i, j, e, d), (i, b), (j, e, b) twice, (j, b): the batch last.
+    """Moments of the votes; the batch is the last axis.
 
-    `even`: shares (i, j, b) in place of those by distance; the centre is then the votes' mean.
+    Axes are (i, d, b) of u, (i, j, e, d) of W, (i, b) of activations, (j, e, b) of centre and
+    precision, (j, b) of constant. `even` are shares (i, j, b) that replace those by distance; the
+    centre is then the mean of the votes.
     """
 
     @staticmethod
@@ -210,7 +213,7 @@ class _Mixture(torch.autograd.Function):
 def _gradients(
     links, even, u, weight, a, centre, precision, constant, shares, first, *grads
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of all inputs; `first`: the weighted sum of votes about the centre."""
+    """Return the gradients of all inputs; `first` is Σ_i w (û - centre)."""
     I, J, E, D = weight.shape
     w, (dmass, dfirst, dsecond) = weight.reshape(I, J * E, D), grads
     du, da = torch.empty_like(u), torch.empty_like(a)
@@ -221,7 +224,7 @@ def _gradients(
     for block, offset, slope, pulled in _spaces(links, 3, u, weight):
         torch.bmm(w[block], u[block], out=offset.flatten(1, 2))
         torch.addcmul(dfirst, offset.sub_(centre), dsecond, out=slope)
-        gain = torch.mul(slope, offset, out=pulled).sum(2).add_(base)  # of each unit of weight
+        gain = torch.mul(slope, offset, out=pulled).sum(2).add_(base)  # gradient of the weight w
         share = shares[block]
         mean = (share * gain).sum(1)
         da[block] = mean
@@ -245,9 +248,9 @@ def _gradients(
 def blocks(
     links: Links | None, slots: int, bytes_per_slot: int, device: torch.device
 ) -> list[slice]:
-    """Return slots that are computed at a time.
+    """Return blocks of slots that are computed together.
 
-    With links: runs of slots of which no child is in two, joined up to the size of a block.
+    With links, no child is in two blocks: runs of slots are joined up to the size of a block.
     """
     usual = in_blocks(slots, bytes_per_slot, device)
     if links is None:
@@ -263,9 +266,10 @@ def blocks(
 def pieces(
     links: Links | None, positions: int, slots: int, bytes_per_slot: int, device: torch.device
 ) -> list[slice]:
-    """Return positions that are computed at a time.
+    """Return the positions that are computed together.
 
-    All, but with links whole images, so few that the smallest block of slots fits the cache.
+    Without links these are all; with links, the positions of so many whole images that the smallest
+    block of slots fits the cache.
     """
     if links is None or positions == 0:
         return [slice(0, positions)]
@@ -276,7 +280,7 @@ def pieces(
 
 
 def shared(links: Links | None, logits: Tensor, block: slice) -> Tensor:
-    """Return shares of the slots of a block, (n, J, P), which sum to 1 over what competes."""
+    """Return shares (n, J, P) of a block of slots; they sum to 1 over competing parents."""
     if links is None:
         return logits.softmax(1)
     mask, child, count = _slots(links, block.start, block.stop)
@@ -291,7 +295,7 @@ def shared(links: Links | None, logits: Tensor, block: slice) -> Tensor:
 
 
 def total(links: Links | None, values: Tensor, block: slice) -> Tensor:
-    """Add what is summed over the parents of a position, (n, P), over all that compete."""
+    """Add sums over the parents of each position, (n, P), over all competing positions."""
     if links is None:
         return values
     _, child, count = _slots(links, block.start, block.stop)
@@ -301,21 +305,21 @@ def total(links: Links | None, values: Tensor, block: slice) -> Tensor:
 
 
 def _by_image(links: Links, values: Tensor) -> Tensor:
-    """(n, B * Q) -> (B, n * Q)."""
+    """Reorder (n, B * Q) to (B, n * Q)."""
     return values.unflatten(1, (-1, len(links.child))).transpose(0, 1).flatten(1)
 
 
 def _by_slot(values: Tensor, block: slice) -> Tensor:
-    """(B, n * Q) -> (n, B * Q)."""
+    """Reorder (B, n * Q) to (n, B * Q)."""
     return values.unflatten(1, (block.stop - block.start, -1)).transpose(0, 1).flatten(1)
 
 
-# Kept, because it follows from the links alone: a GPU would be waited for in every iteration.
+# Cached by links: computing these would wait for the GPU in every iteration.
 
 
 @lru_cache(256)
 def _ends(links: Links) -> tuple[int, ...]:
-    """Return where runs of slots end of which no child is in two."""
+    """Return the ends of the shortest runs of slots such that no child is in two runs."""
     child = links.child.cpu()
     first = child.masked_fill(child < 0, links.count).amin(0)
     after = first.flip(0).cummin(0).values.flip(0)[1:].tolist()
@@ -325,9 +329,9 @@ def _ends(links: Links) -> tuple[int, ...]:
 
 
 @lru_cache(256)
-@torch.inference_mode(False)  # which would keep them from training later
+@torch.inference_mode(False)  # inference tensors cannot be used in training
 def _slots(links: Links, start: int, stop: int) -> tuple[Tensor, Tensor, int]:
-    """Return whether the slots (n * Q) of a block see a child, its number, and of how many."""
+    """Return whether the slots (n * Q) of a block see a child, its number, and the count."""
     child = links.child[:, start:stop].T.flatten()
     numbers = [number for number in child.tolist() if number >= 0]
     first = min(numbers, default=0)

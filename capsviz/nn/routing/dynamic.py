@@ -1,7 +1,7 @@
 """Dynamic routing by agreement (Sabour, Frosst & Hinton 2017).
 
-`route` works on votes that exist and returns everything that happened; `fused` gives the same poses
-straight from the children, without ever holding the votes (see `_attend`).
+`route` takes votes and returns all iterations. `fused` computes the same poses from the children,
+without storing the votes (see `_attend`).
 """
 
 from collections.abc import Sequence
@@ -28,23 +28,23 @@ def route(
 ) -> Routing:
     """Couple children to parents by agreement.
 
-    Procedure 1 of arXiv:1710.09829. Couplings are a softmax over parents, so each child spreads one
-    unit of evidence; images in a batch do not interact; gradients flow through all iterations
-    unless `detach` is set.
+    Procedure 1 of arXiv:1710.09829. Couplings are a softmax over parents, so those of a child sum
+    to 1. Images in a batch do not interact. Gradients flow through all iterations unless `detach`
+    is set.
 
     Parameters
     ----------
     votes, iterations, couplings: as every routing takes them (`capsviz.nn.routing`)
-    bias    (J, E) added to every parent's input in each iteration, as the authors' code does.
-    detach  let gradients flow through the last iteration only, its couplings as constants.
-    leaky   couple each child also to no parent: one more logit, fixed at zero, in its softmax,
-            whose share is dropped (`functional.leaky_softmax`, as the authors' code does).
+    bias    (J, E) added to every parent's input in each iteration, as in the authors' code.
+    detach  let gradients flow through the last iteration only, with its couplings as constants.
+    leaky   allow each child to couple to no parent (`functional.leaky_softmax`, as in the authors'
+            code).
 
     Returns
     -------
     Routing with logits and couplings (R, B, I, J) and poses (R, B, J, E); activations (R, B, J)
-    are their lengths. Entry 1 of R holds zero logits and uniform couplings, 1/J or, if leaky,
-    1/(J + 1); entry R is the result.
+    are their lengths. The first iteration has zero logits and uniform couplings, 1/J or, if leaky,
+    1/(J + 1); the last one is the result.
     """
     check_votes(votes, iterations)
     check_shape("bias", bias, "J, E", tuple(votes.shape[2:]))
@@ -72,7 +72,7 @@ def fused(
     detach: bool = False,
     leaky: bool = False,
 ) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     check_shape("bias", bias, "J, E", tuple(weight.shape[1:3]))

@@ -1,8 +1,7 @@
 """EM routing: parents are Gaussians that explain votes (Hinton, Sabour & Frosst 2018).
 
-Matrix capsules with EM routing, ICLR 2018, procedure 1. `route` works on votes that exist and
-returns everything that happened; `fused` gives the same parents without ever holding the votes (see
-`_mixture`).
+Matrix capsules with EM routing, ICLR 2018, procedure 1. `route` takes votes and returns all
+iterations. `fused` computes the same parents without storing the votes (see `_mixture`).
 """
 
 import math
@@ -15,7 +14,7 @@ from torch.nn.functional import logsigmoid
 from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, iterate
-from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_iterations
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
 CHILDREN = "free"  # see nn/children.py
@@ -28,9 +27,9 @@ QUANTITY = Quantity(
 )
 
 FINAL_TEMPERATURE = 0.01
-BETA_U = (1 + math.log(2 * math.pi)) / 2  # where the cost of a parent is -Σ_i w_ij ln p_ij
-BETA_A = -12.5  # in units of 1/λ at its limit: the authors' -2500 at 0.005
-FLOOR = 5e-4  # added to variances, as in the authors' code: a parent with one child has none
+BETA_U = (1 + math.log(2 * math.pi)) / 2  # then the cost of a parent is -Σ_i w_ij ln p_ij
+BETA_A = -12.5  # divided by the limit of λ: -2500 in the authors' code, with 0.005
+FLOOR = 5e-4  # added to variances as in the authors' code; with one child they are 0
 
 weights = shares
 
@@ -38,9 +37,9 @@ weights = shares
 def parameters(
     children: int, parents: int, child_dimensions: int, parent_dimensions: int
 ) -> dict[str, Tensor]:
-    """`beta_u` and `beta_a` (J): what describing a child costs, and what being off saves.
+    """Return initial `beta_u` and `beta_a` (J): the cost of describing a child, and of inactivity.
 
-    `beta_u` starts where the cost of a parent is -Σ_i w_ij ln p_ij.
+    With the initial `beta_u`, the cost of a parent is -Σ_i w_ij ln p_ij.
     """
     return {"beta_u": torch.full((parents,), BETA_U), "beta_a": torch.zeros(parents)}
 
@@ -50,8 +49,9 @@ def class_parameters(
 ) -> dict[str, Tensor]:
     """Return initial `beta_u` and `beta_a` (J) of the class layer, as in the authors' code.
 
-    A parent that explains nothing is off: its activation is 0.14 after three iterations, not 1/2,
-    from where a few thousand steps do not lead away. One whose variances are all `floor` is on.
+    A parent that explains nothing is inactive: its activation is 0.14 after three iterations. It is
+    not 1/2, which a few thousand steps of training would not leave. A parent whose variances all
+    equal `floor` is active.
     """
     return {
         "beta_u": torch.full((parents,), 2 * BETA_U + math.log(FLOOR / floor) / 2),
@@ -76,22 +76,22 @@ def route(
 
     With w_ij = a_i c_ij and Σ_i w_ij = m_j, a parent's pose is the mean of its votes, its cost
     m_j Σ_h (beta_u + ln σ_jh) and its activation logistic(λ (beta_a - cost)). A child's couplings
-    are a_j p_ij in shares over *all* parents that see it. λ of iteration t is
-    `final_temperature` · (1 - 0.95^t), whatever R is. Gradients flow through all iterations.
-    Logits are ln a_j p_ij, at first zero.
+    are a_j p_ij, normalised over *all* parents that see it. λ of iteration t is
+    `final_temperature` · (1 - 0.95^t) for any R. Gradients flow through all iterations. Logits are
+    ln a_j p_ij, at first zero.
 
     Parameters
     ----------
     votes, iterations, activations, couplings: as every routing takes them (`capsviz.nn.routing`)
     beta_u, beta_a     (J); None: (1 + ln 2π)/2 and 0.
-    final_temperature  λ's limit, an inverse temperature. Costs grow with a parent's mass, as I/J:
-                       the authors' 0.01 is for some hundred children a parent; with fewer all
-                       activations stay near 1/2, and J/I serves.
-    floor              added to each variance. Where few children belong to a parent it keeps one
-                       child from being explained perfectly by a parent of its own, which then
-                       learns nothing: some times the variance of the first votes serves.
-    links              which child each of Q positions sees: votes (B, Q, I, J, E), and all results
-                       with a Q after B; activations (B, count).
+    final_temperature  limit of λ, an inverse temperature. Costs grow with a parent's mass, like
+                       I/J. The authors' 0.01 fits some hundred children per parent. With fewer
+                       children, all activations stay near 1/2; J/I is a good choice.
+    floor              added to each variance. If parents have few children, it prevents a parent
+                       that explains a single child perfectly and then learns nothing. A few times
+                       the variance of the first votes is a good choice.
+    links              children seen by each of Q positions: votes are (B, Q, I, J, E), results have
+                       Q after B; activations (B, count).
     """
     active = check_inputs("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
@@ -123,7 +123,7 @@ def fused(
     floor: float = FLOOR,
     links: Links | None = None,
 ) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
 
     def posterior(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         variance = per_mass(scatter, mass[..., None]) + floor
@@ -131,7 +131,7 @@ def fused(
         score = scored(mass, variance, *betas(beta_u, beta_a, mean), warmth)
         return mean, 1 / variance, constant(score, variance), score.sigmoid()
 
-    return fused_rounds(
+    return fused_iterations(
         "EM", posterior, children, weight,
         iterations=iterations, activations=activations, links=links,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def evidence(
 ) -> Tensor:
     """Return what each child adds to the logit of its parent's activation: (B, I, J).
 
-    λ w_ij Σ_h -(beta_u + ln σ_jh). Exact: the sum over children is the logit less λ beta_a.
+    It is -λ w_ij Σ_h (beta_u + ln σ_jh). The sum over children is exactly the logit minus λ beta_a.
     """
     beta_u, _ = betas(beta_u, beta_a, votes)
     mass = routing.couplings[-1] * activations.to(votes)[..., None]
@@ -160,12 +160,12 @@ def evidence(
 
 
 def temperature(iteration: int, final: float) -> float:
-    """The inverse temperature λ of an iteration, numbered from 0."""
+    """Return the inverse temperature λ of an iteration, counted from 0."""
     return final * (1 - 0.95 ** (iteration + 1))
 
 
 def maximised(votes: Tensor, weights: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance (..., J, E) of votes and mass (..., J), by weights (..., I, J)."""
+    """Return mean and variance (..., J, E) of votes, and mass (..., J), for weights (..., I, J)."""
     mass = weights.sum(-2)
     share = per_mass(weights, mass[..., None, :])
     mean = summed(share, votes)
@@ -174,18 +174,18 @@ def maximised(votes: Tensor, weights: Tensor, floor: float) -> tuple[Tensor, Ten
 
 
 def scored(mass: Tensor, variance: Tensor, beta_u: Tensor, beta_a: Tensor, warmth: float) -> Tensor:
-    """The logit of the activation (..., J): λ (beta_a - Σ_h cost_h)."""
+    """Return the logit of the activation (..., J): λ (beta_a - Σ_h cost_h)."""
     cost = mass * (variance.shape[-1] * beta_u + variance.log().sum(-1) / 2)
     return warmth * (beta_a - cost)
 
 
 def constant(score: Tensor, variance: Tensor) -> Tensor:
-    """ln a_j p_ij less what depends on the vote: (..., J)."""
+    """Return the part of ln a_j p_ij that does not depend on the vote: (..., J)."""
     return logsigmoid(score) - (2 * math.pi * variance).log().sum(-1) / 2
 
 
 def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the type of `like`, (..., J, E), by `route`'s defaults where they are None."""
+    """Return both betas, or the defaults of `route`, in the type of `like` (..., J, E)."""
     check_betas(beta_u, beta_a, like.shape[-2])
     beta_u = like.new_tensor([BETA_U]) if beta_u is None else beta_u.to(like)
     beta_a = like.new_zeros(1) if beta_a is None else beta_a.to(like)

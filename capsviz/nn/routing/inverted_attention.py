@@ -1,8 +1,8 @@
-"""Inverted dot-product attention: parents ask, children share themselves out (Tsai et al. 2020).
+"""Inverted dot-product attention: parents compete for children (Tsai et al. 2020).
 
 Tsai, Srivastava, Goh & Salakhutdinov: Capsules with Inverted Dot-Product Attention Routing,
-arXiv:2002.04764. Capsules have poses with layer normalisation and no activation; the class is read
-from the poses by a linear head.
+arXiv:2002.04764. Capsules have poses with layer normalisation and no activation; a linear head
+computes the class scores from the poses.
 """
 
 import math
@@ -27,7 +27,7 @@ QUANTITY = Quantity(
 )
 
 OF_CLASSES = ("head_weight", "head_bias")  # hidden layers have none
-NORM_EPSILON = 1e-5  # added to the variance in the layer normalisation, as the authors' code
+NORM_EPSILON = 1e-5  # of the layer normalisation, as in the authors' code
 
 
 def parameters(
@@ -35,7 +35,7 @@ def parameters(
 ) -> dict[str, Tensor]:
     """Return `gain`, `shift` (E) of the layer norm, and `head_weight` (E), `head_bias` of the head.
 
-    The head starts at random, as a linear layer does.
+    The head is initialised at random like a linear layer.
     """
     bound = 1 / math.sqrt(parent_dimensions)
     return {
@@ -59,15 +59,16 @@ def route(
 ) -> Routing:
     """Couple children to parents by the agreement of votes with the parents of the last iteration.
 
-    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not accumulated.
-    Activations are the softmax over parents of the head's scores, and 1 without a head.
+    As in arXiv:2002.04764, logits û_ij · p_j / √E are recomputed in each iteration, not
+    accumulated. Activations are the softmax over parents of the head's scores, and 1 without a
+    head.
 
     Parameters
     ----------
     votes, iterations, couplings: as every routing takes them (`capsviz.nn.routing`)
     gain, shift  (E) of the layer normalisation; None for ones, zeros.
-    head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
-    head_bias    () or (1), added to the scores: without effect on their softmax.
+    head_weight  (E) of the head, which maps a pose to a score; None in hidden layers.
+    head_bias    () or (1), added to the scores; it does not change their softmax.
     """
     check_votes(votes, iterations)
     E = votes.shape[3]
@@ -94,7 +95,7 @@ def fused(
     head_weight: Tensor | None = None,
     head_bias: Tensor | None = None,
 ) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     E = weight.shape[2]
@@ -112,13 +113,13 @@ def _check(E: int, **vectors: Tensor | None) -> None:
 
 
 def normalised(total: Tensor, gain: Tensor | None, shift: Tensor | None) -> Tensor:
-    """Mean 0 and variance 1 over the last axis, then gain and shift."""
+    """Apply layer normalisation over the last axis, with gain and shift."""
     gain, shift = (None if one is None else one.to(total) for one in (gain, shift))
     return layer_norm(total, total.shape[-1:], gain, shift, NORM_EPSILON)
 
 
 def presence(poses: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Activations (B, J) of poses (B, J, E): the softmax of the head's scores, 1 without a head."""
+    """Return activations (B, J): the softmax of the head's scores, 1 without a head."""
     if weight is None:
         return torch.ones_like(poses[..., 0])
     scores = (poses * weight.to(poses)).sum(-1)
@@ -135,10 +136,10 @@ def evidence(
     head_weight: Tensor | None = None,
     head_bias: Tensor | None = None,
 ) -> Tensor:
-    """Return what each vote adds to the score that the head reads from its parent: (B, I, J).
+    """Return what each vote adds to the head's score of its parent: (B, I, J).
 
-    Exact: the sum over children is the score less head_weight · shift + head_bias. Without a head,
-    what each vote adds to the parent's input along its pose.
+    The sum over children is exactly the score minus (head_weight · shift + head_bias). Without a
+    head, return what each vote adds to the parent's input along its pose.
     """
     weighted = routing.couplings[-1][..., None] * votes
     if head_weight is None:

@@ -1,6 +1,6 @@
 """k-means routing: parents are centres, of which only the direction counts (Su 2018).
 
-As in bojone/Capsule: couplings are a softmax of votes times the centre's direction.
+As in bojone/Capsule, couplings are a softmax of votes times the centre's direction.
 """
 
 from torch import Tensor
@@ -15,9 +15,8 @@ from capsviz.nn.routing._parts import exact, summed
 def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None) -> Routing:
     """Couple children to parents by soft k-means with the inner product.
 
-    Logits û_ij · o_j / |o_j| are made anew in each iteration from the sums o_j of the one before,
-    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone; poses of each entry
-    are squashed.
+    Logits û_ij · o_j / |o_j| are not accumulated, but recomputed in each iteration from the sums
+    o_j of the previous one. Only the returned poses are squashed, by |o| o / (1/2 + |o|²).
     """
     check_votes(votes, iterations)
 
@@ -33,7 +32,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     centre = attend(u, weight)  # (J, E, B)
@@ -44,11 +43,11 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
 
 
 def direction(centre: Tensor, dim: int = -1) -> Tensor:
-    """Vectors of length 1 along `dim`; zero for zero, with a finite gradient."""
+    """Scale vectors to length 1 along `dim`; zero stays zero, with a finite gradient."""
     return centre / (centre.square().sum(dim, keepdim=True) + EPSILON).sqrt()
 
 
 def squash(centre: Tensor) -> Tensor:
-    """|x| x / (1/2 + |x|²) along the last axis."""
+    """Return |x| x / (1/2 + |x|²) along the last axis."""
     squared = centre.square().sum(-1, keepdim=True)
     return centre * (squared + EPSILON).sqrt() / (0.5 + squared)

@@ -14,11 +14,11 @@ from capsviz.nn.routing._parts import exact, stretch, summed
 
 @exact
 def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents by agreement, as dynamic routing, but for the normalisation.
+    """Couple children to parents by agreement, like dynamic routing with another normalisation.
 
-    A child's couplings are (b_ij - min_j b_ij) / (max_j b_ij - min_j b_ij): its best parent gets
-    all of its vote, its worst nothing, whatever it gives to others. Where all its logits are the
-    same, as in the first iteration, they are 1. Couplings do not sum to 1.
+    A child's couplings are (b_ij - min_j b_ij) / (max_j b_ij - min_j b_ij): 1 for its best parent
+    and 0 for its worst. If all its logits are equal, as in the first iteration, its couplings are
+    1. Couplings do not sum to 1.
     """
     check_votes(votes, iterations)
 
@@ -34,7 +34,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     total, query = weight.shape[1] * attend(u, weight), None  # all couplings are 1 at first
@@ -46,5 +46,5 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
 
 
 def stretched(logits: Tensor) -> Tensor:
-    """Logits (..., J) moved and scaled to reach from 0 to 1; 1 where they are the same."""
+    """Scale logits (..., J) to the range from 0 to 1; equal logits become 1."""
     return stretch(logits)[0]

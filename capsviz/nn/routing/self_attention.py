@@ -1,6 +1,6 @@
 """Self-attention routing, in one pass (Mazzia, Salvetti & Chiaberge 2021).
 
-A child counts as much as its vote agrees with all children's votes for the same parent.
+A child is weighted by the agreement of its vote with all children's votes for the same parent.
 """
 
 import math
@@ -19,7 +19,7 @@ CHILDREN = "squash_exp"  # see nn/children.py
 def parameters(
     children: int, parents: int, child_dimensions: int, parent_dimensions: int
 ) -> dict[str, Tensor]:
-    """`bias` (I, J), at first zero."""
+    """Return the initial `bias` (I, J), zero."""
     return {"bias": torch.zeros(children, parents)}
 
 
@@ -27,8 +27,9 @@ def parameters(
 def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None = None) -> Routing:
     """Couple children to parents by the agreement of votes with their sum over children.
 
-    Efficient-CapsNet, arXiv:2101.12491: logits û_ij · Σ_k û_kj / √E, couplings their softmax over
-    parents plus a learned bias, so they may be negative; poses are squashed by 1 - exp(-length).
+    Efficient-CapsNet, arXiv:2101.12491. Logits are û_ij · Σ_k û_kj / √E. Couplings are their
+    softmax over parents plus a learned bias, so they may be negative. Poses are squashed to length
+    1 - exp(-length).
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
 
 @exact
 def fused(children: Tensor, weight: Tensor, *, bias: Tensor | None = None) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     u, weight = batch_last(children, weight)
     I, J, E, _ = weight.shape
     check_shape("bias", bias, "I, J", (I, J))

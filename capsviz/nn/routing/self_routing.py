@@ -1,8 +1,8 @@
 """Self-routing: each child decides by itself, from its own pose (Hahn, Pyeon & Kim 2019).
 
-Self-Routing Capsule Networks, NeurIPS 2019: a small classifier of the child's pose says where it
-belongs; nobody has to agree. As couplings do not depend on votes, `fused` weighs a child before it
-votes, so that a parent's sum is one matrix product.
+Self-Routing Capsule Networks, NeurIPS 2019. A small classifier of the child's pose gives its
+couplings, without agreement. Couplings do not depend on votes, so `fused` weights a child before
+its votes are computed, and a parent's sum is one matrix product.
 """
 
 import torch
@@ -34,7 +34,7 @@ weights = shares
 def parameters(
     children: int, parents: int, child_dimensions: int, parent_dimensions: int
 ) -> dict[str, Tensor]:
-    """`weight` (I, J, D) and `bias` (I, J) of the children's classifiers, at first zero."""
+    """Return `weight` (I, J, D) and `bias` (I, J) of the children's classifiers, zero."""
     return {
         "weight": torch.zeros(children, parents, child_dimensions),
         "bias": torch.zeros(children, parents),
@@ -53,8 +53,8 @@ def route(
 ) -> Routing:
     """Couple children to parents by a linear classifier of each child's pose, in one pass.
 
-    Logits weight_ij · u_i + bias_ij, couplings c their softmax over parents, poses
-    Σ_i a_i c_ij û_ij / Σ_i a_i c_ij, activations Σ_i a_i c_ij / Σ_i a_i, which sum to 1 over J.
+    Logits are weight_ij · u_i + bias_ij, and couplings c_ij their softmax over parents. Poses are
+    Σ_i a_i c_ij û_ij / Σ_i a_i c_ij. Activations, Σ_i a_i c_ij / Σ_i a_i, sum to 1 over J.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def fused(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Parents:
-    """Return what `route` finds on the votes `matrices @ children`."""
+    """Return the result of `route` for the votes `matrices @ children`."""
     u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
     active = _check(activations, children, weight, bias, J).to(u).T
@@ -105,7 +105,7 @@ def _check(activations, children: Tensor, weight, bias, parents: int) -> Tensor:
 
 
 def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: int) -> Tensor:
-    """Logits (I, J, B) of children (I, D, B)."""
+    """Return logits (I, J, B) of children (I, D, B)."""
     if weight is None:
         logits = children.new_zeros(len(children), J, children.shape[2])
     else:
@@ -114,7 +114,7 @@ def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: 
 
 
 class _Sum(torch.autograd.Function):
-    """Sum of the votes Σ_i w_ij û_ij (j, e, b) by weights w that do not depend on them.
+    """The sum Σ_i w_ij û_ij (j, e, b) of votes, with weights w that do not depend on the votes.
 
     Axes of u, W and w are (i, d, b), (i, j, e, d), (i, j, b): the batch last.
     """
@@ -140,11 +140,11 @@ class _Sum(torch.autograd.Function):
 
 
 def _gradients(u, matrices, weights, dtotal) -> tuple[Tensor, ...]:
-    """Return the gradients of u, W and w; that of w needs the votes again."""
+    """Return the gradients of u, W and w; the last recomputes the votes."""
     I, J, E, D = matrices.shape
     w = matrices.reshape(I, J * E, D)
     du, dweights = torch.empty_like(u), torch.empty_like(weights)
-    dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
+    dw = w.new_empty(I, D, J * E)  # twice as fast with MKL in this shape
     pieces = in_blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
     for block, votes in spaces(pieces, 1, u, J, E, u.shape[2]):
         torch.bmm(w[block], u[block], out=votes.flatten(1, 2))

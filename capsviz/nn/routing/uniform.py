@@ -1,4 +1,4 @@
-"""No routing: each child gives every parent the same, the control of all routings.
+"""No routing: uniform couplings, the control for all routings.
 
 The first iteration of dynamic routing (Sabour, Frosst & Hinton 2017). With one matrix for all
 children it is the affine capsule network of Gu & Tresp (2020).
@@ -15,7 +15,7 @@ from capsviz.nn.routing._parts import exact, summed
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents uniformly, by 1/J, in one pass; poses are squashed."""
+    """Couple children to parents uniformly, with 1/J, in one pass; squash the poses."""
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])
     inputs = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings
@@ -26,6 +26,6 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
 
 @exact
 def fused(children: Tensor, weight: Tensor) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
     poses = squash(attend(*batch_last(children, weight)).permute(2, 0, 1))
     return Parents(poses, lengths(poses))

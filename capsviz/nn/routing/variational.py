@@ -1,8 +1,8 @@
 """Variational Bayes routing: EM with a prior on each parent (Ribeiro, Leontidis & Kollias 2020).
 
 Capsule Routing via Variational Bayes, AAAI 2020, arXiv:1905.11455. The prior keeps a parent with
-few children from shrinking onto them. The batch norms of the authors' network, of poses and of the
-activations' logits, are not part of it, but of the layer. `fused` is `route` without the votes (see
+few children from shrinking onto them. The authors' batch norms, of poses and of the activations'
+logits, are part of the layer. `fused` computes the result of `route` without storing the votes (see
 `_mixture`).
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from capsviz.nn.links import Links, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, iterate
-from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_rounds
+from capsviz.nn.routing._mixture import check_betas, check_inputs, fused_iterations
 from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 
 CHILDREN = "batch_norm"  # see nn/children.py
@@ -29,13 +29,13 @@ QUANTITY = Quantity(
     "their mass, for an entropy is not a sum over children",
 )
 
-weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
+weights = shares  # in the mean of the votes; the pose is the mean times m_j / (m_j + 1)
 
 
 def parameters(
     children: int, parents: int, child_dimensions: int, parent_dimensions: int
 ) -> dict[str, Tensor]:
-    """`beta_u` and `beta_a` (J), at first zero."""
+    """Return initial `beta_u` and `beta_a` (J), zero."""
     return {"beta_u": torch.zeros(parents), "beta_a": torch.zeros(parents)}
 
 
@@ -52,17 +52,17 @@ def route(
 ) -> Routing:
     """Couple children to parents by variational inference of a mixture of Gaussians.
 
-    Priors: Dirichlet 1 on proportions, mean 0 with the weight of one child, Wishart with scale 1
-    and E + 1 degrees of freedom on a diagonal precision. A parent's activation is logistic(beta_a -
-    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian. Logits are expected log
-    densities, at first zero; poses are the posterior means.
+    The priors are a Dirichlet of 1 on proportions, a mean of 0 with the weight of one child, and a
+    Wishart with scale 1 and E + 1 degrees of freedom on a diagonal precision. A parent's activation
+    is logistic(beta_a - (exp(E ln π_j) H_j + beta_u)), with the entropy H_j of its Gaussian. Logits
+    are expected log densities, at first zero; poses are the posterior means.
 
     Parameters
     ----------
     votes, iterations, activations, couplings: as every routing takes them (`capsviz.nn.routing`)
     beta_u, beta_a  (J); None for zeros.
-    links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
-                    with a Q after B; activations (B, count). Proportions are those of a position.
+    links           children seen by each of Q positions: votes are (B, Q, I, J, E), results have Q
+                    after B; activations (B, count). Each position has its own proportions.
     """
     active = check_inputs("variational", votes, activations, iterations, links)
 
@@ -93,23 +93,23 @@ def fused(
     beta_a: Tensor | None = None,
     links: Links | None = None,
 ) -> Parents:
-    """Return what `route` finds on the votes `weight @ children`."""
+    """Return the result of `route` for the votes `weight @ children`."""
 
     def inferred(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
         *posed, score = posterior(mass, mean, scatter, beta_u, beta_a)
         return *posed, score.sigmoid()
 
-    return fused_rounds(
+    return fused_iterations(
         "variational", inferred, children, weight,
         iterations=iterations, activations=activations, links=links,
     )  # fmt: skip
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-    """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
+    """Return the logit of a parent's activation, divided among children by mass: (B, I, J).
 
-    The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is
-    by their shares of the parent's mass: the entropy of a posterior is not a sum over children.
+    The sum over children is exactly the logit minus (beta_a - beta_u). It is divided by the shares
+    of the parent's mass because the entropy of a posterior is not a sum over children.
     """
     mass = routing.couplings[-1] * activations.to(votes)[..., None]
     total = mass.sum(-2)
@@ -122,15 +122,15 @@ def evidence(votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
 def posterior(
     mass: Tensor, mean: Tensor, scatter: Tensor, beta_u: Tensor | None, beta_a: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what the priors and the votes say of each parent.
+    """Return the posterior of each parent.
 
-    From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)²: pose and
-    expected precision (..., J, E), and what the log density has beside the distance, and the logit
+    From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)², return
+    pose and expected precision (..., J, E), the constant of the log density (..., J), and the logit
     of the activation (..., J).
     """
     E = mean.shape[-1]
     check_betas(beta_u, beta_a, mass.shape[-1])
-    kappa, nu = 1 + mass, E + 1 + mass  # as strong as one child more; degrees of freedom
+    kappa, nu = 1 + mass, E + 1 + mass  # weight of the mean, degrees of freedom
     pose = mean * (mass / kappa)[..., None]
     scale = 1 + scatter + (mass / kappa)[..., None] * mean.square()  # diagonal of Ψ⁻¹
     proportion = (1 + mass).digamma() - (1 + mass).sum(-1, keepdim=True).digamma()  # E ln π

@@ -1,9 +1,9 @@
-"""Stems: each file here is one way from the image to the features that capsules are made of.
+"""Stems: each file here computes from the image the features of primary capsules.
 
 A file offers `build(image_shape, types, dimensions) -> Stem` and LAYERS, (kernel, stride, padding)
-of its layers. The features are the capsules' numbers before any nonlinearity: channel
-type * dimensions + d holds number d of the capsules of a type. A stem may refuse sizes that it does
-not have.
+of its layers. The features are the capsules' poses before any nonlinearity: channel
+type * dimensions + d holds entry d of the capsules of a type. A stem may raise ValueError for sizes
+that it does not support.
 """
 
 from torch import Tensor, nn
@@ -14,30 +14,30 @@ PACKAGE = "capsviz.nn.stems"
 
 
 class Stem(nn.Module):
-    """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
+    """Layers from images (B, C, H, W) to features (B, types * dimensions, rows, columns)."""
 
-    inner: int  # channels before the last layer, for layers that start there
+    inner: int  # channels before the last layer
     final: str  # name of the last layer
 
     def before(self, images: Tensor) -> Tensor:
-        """Features before the last layer: (B, inner, h, w)."""
+        """Return the features before the last layer: (B, inner, h, w)."""
         raise NotImplementedError
 
     def last(self, features: Tensor) -> Tensor:
-        """From there to (B, types * dimensions, rows, columns)."""
+        """Apply the last layer: (B, inner, h, w) to (B, types * dimensions, rows, columns)."""
         return getattr(self, self.final)(features)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
+        """Return features (B, types * dimensions, rows, columns) of images (B, C, H, W)."""
         return self.last(self.before(images))
 
 
 def build(
     name: str, image_shape: tuple[int, int, int], types: int, dimensions: int, **options
 ) -> Stem:
-    """Make a stem by its name, with those options that it has.
+    """Make a stem by its name; options that it does not have are ignored.
 
-    ValueError for an unknown name or for sizes it does not have.
+    ValueError for an unknown name or unsupported sizes.
     """
     positions(name, image_shape)
     make = load(PACKAGE, name, what="stem").build
@@ -46,12 +46,12 @@ def build(
 
 
 def layers(name: str) -> tuple[tuple[int, int, int], ...]:
-    """(kernel, stride, padding) of a stem's layers; ValueError for an unknown name."""
+    """Return (kernel, stride, padding) of a stem's layers; ValueError for an unknown name."""
     return load(PACKAGE, name, what="stem").LAYERS
 
 
 def positions(name: str, image_shape: tuple[int, int, int]) -> tuple[int, int]:
-    """Rows and columns of a stem's features; ValueError for images that are too small."""
+    """Return rows and columns of a stem's features; ValueError for images that are too small."""
     channels, height, width = image_shape
     rows, columns = (places(side, layers(name)) for side in (height, width))
     if min(channels, rows, columns) < 1:
@@ -63,14 +63,14 @@ def positions(name: str, image_shape: tuple[int, int, int]) -> tuple[int, int]:
 
 
 def places(side: int, layers) -> int:
-    """Return the positions left of `side` pixels after layers of (kernel, stride, padding)."""
+    """Return the positions along `side` pixels after layers of (kernel, stride, padding)."""
     for kernel, stride, padding in layers:
         side = (side + 2 * padding - kernel) // stride + 1
     return side
 
 
 def field(layers) -> tuple[int, int, int]:
-    """First pixel that position 0 sees, pixels from a position to the next, pixels that it sees."""
+    """Return the first pixel seen by position 0, the step between positions, and the size seen."""
     start, jump, size = 0, 1, 1
     for kernel, stride, padding in layers:
         start -= padding * jump
@@ -80,7 +80,7 @@ def field(layers) -> tuple[int, int, int]:
 
 
 def window(layers, image_shape, row: int, column: int) -> tuple[slice, slice]:
-    """Rows and columns of images (C, H, W) that a position after the layers sees."""
+    """Return rows and columns of images (C, H, W) that a position after the layers sees."""
     start, jump, size = field(layers)
     rows, columns = (
         slice(max(0, start + place * jump), min(side, start + place * jump + size))

@@ -1,7 +1,7 @@
 """The two 9x9 convolutions of CapsNet (Sabour, Frosst & Hinton 2017, arXiv:1710.09829, section 4).
 
-With squashed capsules the network `capsnet` has these as `conv1` and `primary`; this file serves
-routings whose children are not squashed vectors.
+The network `capsnet` uses this file for routings whose children are not squashed vectors. With
+squashed vectors it has the same layers as `conv1` and `primary`.
 """
 
 from torch import Tensor
@@ -14,7 +14,7 @@ LAYERS = ((KERNEL, 1, 0), (KERNEL, 2, 0))
 
 
 class Paper(Stem):
-    """5.3 M weights for the 32 types of 8 dimensions of the paper."""
+    """Two convolutions: 5.3 M weights for the paper's 32 types of 8 dimensions."""
 
     final = "primary"
 
@@ -31,7 +31,7 @@ class Paper(Stem):
         self.primary = Convolution(channels, types * dimensions, KERNEL, 2)
 
     def before(self, images: Tensor) -> Tensor:
-        """After the first convolution and ReLU."""
+        """Return the features after the first convolution and ReLU."""
         return self.conv1(images).relu()
 
 

@@ -1,8 +1,8 @@
 """A ResNet-20 as stem: its last map, cut into capsules along the channels.
 
-He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2, as the network `resnet` without its
-average and its classes: 16, 32, 64 channels at full, half and quarter size. A capsule is
-`dimensions` channels of the last map at one position, after a 1x1 convolution gives them signs.
+He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2: the network `resnet` without pooling and
+classifier. It has 16, 32, 64 channels at full, half and quarter size. A 1x1 convolution then allows
+negative numbers; a capsule is `dimensions` of its channels at one position.
 """
 
 import torch
@@ -21,7 +21,7 @@ LAYERS = (
 
 
 class Residual(Stem):
-    """0.27 M weights; 8 types of 8 dimensions take each of the last 64 channels once."""
+    """A residual stem: 0.27 M weights. 8 types of 8 dimensions match its 64 last channels."""
 
     final = "capsules"
 
@@ -39,7 +39,7 @@ class Residual(Stem):
         self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:
-        """The last map."""
+        """Return the last feature map of the ResNet."""
         return self.body(channels_last(images))
 
 
@@ -47,7 +47,7 @@ build = Residual
 
 
 def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Sequential:
-    """Groups of `blocks` basic blocks, each group after the first at half the size before it."""
+    """Return groups of `blocks` basic blocks; each group after the first halves the size."""
     groups = []
     for number, after in enumerate(channels):
         for block in range(blocks):
@@ -62,7 +62,7 @@ def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Se
 
 
 class Block(nn.Module):
-    """torchvision's `BasicBlock`, whose import takes two seconds and 150 MB."""
+    """torchvision's `BasicBlock`, copied because importing it takes two seconds and 150 MB."""
 
     def __init__(self, width: int, after: int, stride: int = 1, shortcut: nn.Module | None = None):
         super().__init__()
@@ -73,7 +73,7 @@ class Block(nn.Module):
         self.downsample = shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        """Two convolutions (B, C, h, w), and what they are added to."""
+        """Return the input (B, C, h, w), or its shortcut, plus two convolutions of it."""
         out = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu_()))
         out += x if self.downsample is None else self.downsample(x)
         return out.relu_()

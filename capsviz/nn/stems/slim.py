@@ -1,8 +1,8 @@
 """The stem of Efficient-CapsNet: four small convolutions and a depthwise one (Mazzia et al. 2021).
 
-arXiv:2101.12491 and the authors' code: 32 kernels of 5x5, 64, 64 and 128 of 3x3, the last with
-stride 2, all without padding, each followed by ReLU and then batch norm; then one 9x9 kernel for
-each channel, linear. Weights from He's normal distribution.
+arXiv:2101.12491 and the authors' code. 32 kernels of 5x5, then 64, 64 and 128 of 3x3, the last
+with stride 2, all without padding. ReLU and then batch norm follow each. At the end there is one
+linear 9x9 kernel for each channel. Weights are drawn from He's normal distribution.
 """
 
 import torch
@@ -17,7 +17,7 @@ LAYERS = ((5, 1, 0), (3, 1, 0), (3, 1, 0), (3, 2, 0), (KERNEL, 1, 0))
 
 
 class Slim(Stem):
-    """141,184 weights for grey images and the 16 types of 8 dimensions of the paper."""
+    """A slim stem: 141,184 weights for grey images and the paper's 16 types of 8 dimensions."""
 
     final = "depthwise"
 
@@ -41,7 +41,7 @@ class Slim(Stem):
         self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:
-        """Features before the depthwise convolution."""
+        """Return the features before the depthwise convolution."""
         return self.body(channels_last(images))
 
 

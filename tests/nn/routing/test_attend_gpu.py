@@ -31,7 +31,7 @@ def compare(sizes, how) -> list[float]:
 
     tensors = [draw(I, D, B), draw(I, J, E, D), draw(J, E, B)]
     tensors += [draw(I, J)] if how.pop("shifted", False) else []
-    assert _attend._built(torch.device("cpu")) is _attend_gpu
+    assert _attend._working_kernels(torch.device("cpu")) is _attend_gpu
     slope = draw(J, E, B).detach()
 
     def run(kernels, convert):
@@ -69,11 +69,11 @@ def test_where_triton_does_not_run_blocks_are_taken_and_a_warning_says_so():
 
     from capsviz.nn.routing import _attend
 
-    _attend._built.cache_clear()
+    _attend._working_kernels.cache_clear()
     with pytest.warns(UserWarning, match="slower than it could be: Triton does not run here"):
-        assert _attend._built(torch.device("cpu")) is None  # here it is not interpreted
-    assert _attend._built(torch.device("cpu")) is None  # and is told once
-    _attend._built.cache_clear()
+        assert _attend._working_kernels(torch.device("cpu")) is None  # here it is not interpreted
+    assert _attend._working_kernels(torch.device("cpu")) is None  # and is told once
+    _attend._working_kernels.cache_clear()
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def test_a_softmax_over_links_is_exact_where_logits_are_far_apart():
 def test_votes_that_do_not_fit_the_links_are_refused(name):
     votes, options = drawn(name)
     for wrong in (votes[:, 0], votes[:, 1:]):
-        with pytest.raises(ValueError, match=r"\(B, Q, I, J, E\) of \(Q, I\) \(6, 8\), got"):
+        with pytest.raises(ValueError, match=r"\(B, Q, I, J, E\) with \(Q, I\) = \(6, 8\), got"):
             routing.get(name).route(wrong, links=LINKS, **options)
     with pytest.raises(ValueError, match=r"activations must be \(B, I\) = \(2, 24\), got .*\(2, 8"):
         routing.get(name).route(votes, links=LINKS, activations=draw(B, I))

@@ -98,7 +98,7 @@ def test_a_routing_that_runs_another_number_of_iterations_is_refused(plugin, tin
         "def route(votes, *, iterations=2, couplings=None):\n"
         "    return dynamic.route(votes, iterations=2, couplings=couplings)\n",
     )
-    with pytest.raises(ValueError, match="'twice' ran 2 iterations, and was asked for 5"):
+    with pytest.raises(ValueError, match="'twice' ran 2 iterations, expected 5"):
         capsviz.trace(build_tiny(routing="twice"), tiny_images, iterations=5)
 
 

@@ -23,7 +23,7 @@ from helpers.routing_cases import (
 from scipy.special import digamma
 
 from capsviz.nn import routing
-from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm, by_round, evidence
+from capsviz.nn.capsule_layer import CapsuleLayer, ParentNorm, by_iteration, evidence
 from capsviz.nn.functional import agreement, lengths, squash, squash_exp
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.nn.routing import (
@@ -99,7 +99,7 @@ def evidence_and_literal(name):
     def of(votes, routing, activations):
         return evidence(name, votes, routing, activations, **known)
 
-    parts = by_round(of, votes, run(name, votes, options), active)
+    parts = by_iteration(of, votes, run(name, votes, options), active)
     return parts, options, literally(name, votes, options).activations
 
 
