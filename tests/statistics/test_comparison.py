@@ -149,7 +149,7 @@ def test_holm_is_as_published():
     ("first", "other"), [([1], [1, 0, 1]), ([1, 0], [1, 0, 1]), ([np.nan, 0], [0, 0]), ([3], [1])]
 )
 def test_mcnemar_refuses_other_images_and_what_is_neither_right_nor_wrong(first, other):
-    with pytest.raises(ValueError, match="expected 0 or 1, of the same images for both networks"):
+    with pytest.raises(ValueError, match="expected 0 or 1 for the same images of both networks"):
         comparison.mcnemar(first, other)
 
 
