@@ -167,7 +167,7 @@ def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
 @pytest.fixture
 def shown(monkeypatch):
     """A shipped figure of `rotate`, its classes called otherwise."""
-    monkeypatch.setattr(house, "_told", set())
+    monkeypatch.setattr(house, "_warned", set())
     result, _ = results.read_result(discovery.root() / "figures" / "rotate-mnist-2-0.json")
     return lambda name: result._replace(classes=[name.format(k) for k in range(10)])
 
