@@ -148,19 +148,19 @@ def stack(estimates, axis: int = 0) -> Estimate:
     """Stack estimates of equal shape along a new axis of values; n is None unless all agree."""
     estimates = list(estimates)
     counts = {one.n for one in estimates}
-    place = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
+    axis = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
     differences = [one.difference for one in estimates]
 
-    def stacked(name: str, place: int):
+    def stacked(name: str, axis: int):
         parts = [getattr(one, name) for one in estimates]
-        return None if any(part is None for part in parts) else np.stack(parts, place)
+        return None if any(part is None for part in parts) else np.stack(parts, axis)
 
     return Estimate(
-        stacked("value", place),
-        stacked("ci95", place),
+        stacked("value", axis),
+        stacked("ci95", axis),
         estimates[0].n if len(counts) == 1 else None,
-        None if None in differences else stack(differences, place),
-        stacked("runs", place + 1),
-        stacked("between", place),
-        stacked("draws", place + 1),
+        None if None in differences else stack(differences, axis),
+        stacked("runs", axis + 1),
+        stacked("between", axis),
+        stacked("draws", axis + 1),
     )

@@ -101,20 +101,20 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
     found, unsaid = [], getattr(result, "unsaid", ()) if most <= LARGEST else ()
     for name, key, one in estimates_of(result):
         shape = one.value.shape
-        places = list(np.ndindex(shape)) if one.value.size <= most else []
-        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
-            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        indices = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not indices and one.value.ndim > 1 and one.value[0].size <= most:
+            indices = [(0, *rest) for rest in np.ndindex(shape[1:])]
         form = getattr(result, "formats", {}).get(name, ".4g")
         form = partial(form, result) if callable(form) else form
         labels = _labels(result, name, key, shape)
         if one.value.size > most and (some := getattr(result, "some", {}).get(name)):
             every = np.ndindex(shape)
-            places = [p for p in every if some in map(list.__getitem__, labels, p)] or places
-        if places and (names is None or name in names) and name not in unsaid:
+            indices = [p for p in every if some in map(list.__getitem__, labels, p)] or indices
+        if indices and (names is None or name in names) and name not in unsaid:
             reference = _reference(result, name, one, labels)
-            for place in places:
-                where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(place))])
-                row = Row(_title(result, name), ", ".join(where), one[place], form, reference)
+            for index in indices:
+                where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(index))])
+                row = Row(_title(result, name), ", ".join(where), one[index], form, reference)
                 found.append(row)
     return found
 
