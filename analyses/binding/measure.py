@@ -190,9 +190,10 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
 
     Returns
     -------
-    The changes (2, R, N) for both of `SEES`, NaN without such a position; the standard deviation of
-    d over all positions, in the last iteration; the largest difference of a capsule between the
-    images; and `answers` for the first images.
+    change   (2, R, N) for both of `SEES`; NaN without such a position.
+    sd       standard deviation of d over all positions, in the last iteration.
+    unequal  largest difference of a capsule between the images.
+    found    dict with `answers` for the first images.
     """
     other = truth.rotated(made)
     same = truth.same_field(made.images, other.images, grid)
@@ -356,12 +357,10 @@ def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, 
     own, couplings = traced.require("children"), traced.require("couplings")[-1]
     means = own.mean(0), active.mean(0)
     found = torch.full((2, len(own), positions), torch.nan, dtype=torch.double)
+    position = torch.arange(own.shape[1]) % positions
     for b, c in enumerate(classes.tolist()):
         chosen = wanted[b].flatten().nonzero().flatten()[::TRIED]
-        at = (
-            torch.arange(own.shape[1]) % positions
-            == torch.cat([torch.tensor([-1]), chosen])[:, None]
-        )
+        at = position == torch.cat([torch.tensor([-1]), chosen])[:, None]  # the first row: none
         removed = own[b].where(~at[..., None], means[0]), active[b].where(~at, means[1])
         given = couplings[b].where(~at[..., None], couplings[(b + 1) % len(own)])
         unchanged = own[b].expand_as(removed[0]), active[b].expand_as(removed[1])

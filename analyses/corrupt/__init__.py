@@ -86,7 +86,7 @@ class Corrupt(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Classify N images (N, C, H, W) under each corruption, with random draws per image."""
+        """Classify N images (N, C, H, W) under each corruption, which has its own random draws."""
         from capsviz.analyses.corrupt import measure
         from capsviz.statistics.comparison import draw_resamples
         from capsviz.tracing import right

@@ -53,9 +53,9 @@ def mean_of_ratios(error) -> np.ndarray:
 def _ratios(errors, n) -> Estimate:
     """Return `mean_of_ratios` of the first of errors (1 + R, K, C), with intervals by the others.
 
-    The interval is NaN if the ratio of a resample is undefined. It is also NaN if all resamples of
-    a network other than the baseline have the same ratio: errors on the same images by chance do
-    not show that the ratio is exact.
+    The interval is NaN if the ratio of a resample is undefined. For networks other than the
+    baseline it is also NaN if all resamples have the same ratio, as for errors on the same images:
+    this does not show that the ratio is exact.
     """
     ratios = mean_of_ratios(errors)
     drawn = ratios[1:]

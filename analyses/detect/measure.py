@@ -71,9 +71,9 @@ def of_validation(model, images: Tensor) -> tuple[np.ndarray, Tensor]:
 def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarray, ...]:
     """Return distances (4, N), predicted classes (N,), first image and reconstruction (2, C, H, W).
 
-    Distances are to the reconstruction of the winning capsule, of a random other capsule, and of
-    the next image (the first follows the last), and to the class average in `averages`
-    (J, C, H, W).
+    Distances are to four images: the reconstruction of the winning capsule, that of a random other
+    capsule, that of the next image (the first follows the last), and the average of the predicted
+    class in `averages` (J, C, H, W).
     """
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")

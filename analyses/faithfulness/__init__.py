@@ -76,10 +76,8 @@ class OneImage(Analysis):
 
         names = list(methods)
         areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
-        pairs = zip(own, later, strict=True)
-        correlation = torch.cat(
-            [measures.rank_correlation(one.own, other.own) for one, other in pairs]
-        )
+        pairs = [(one.own, other.own) for one, other in zip(own, later, strict=True)]
+        correlation = torch.cat([measures.rank_correlation(*pair) for pair in pairs])
         correlation[names.index(maps.RANDOM)] = torch.nan
         return Result(
             image=to_uint8(image[0]),

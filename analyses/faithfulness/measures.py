@@ -219,8 +219,8 @@ def under_draws(model, methods: maps.Methods, images, classes, parts, generator)
 def correlations(methods: maps.Methods, images, classes, parts: dict, generator) -> Tensor:
     """Return Spearman's correlation of maps before and after layers down to each stage are random.
 
-    It is (M, L, B) double for images (B, C, H, W) under one draw: 0 if the later map is constant,
-    NaN for the random order, or if the first map is constant.
+    It is (M, L, B) double for images (B, C, H, W) under one draw of weights. It is NaN for the
+    random order and for a constant first map, else 0 if the later map is constant.
     """
     known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != maps.RANDOM]
     own = {m: how(images, classes).own for m, how in known}
@@ -291,9 +291,11 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
 
     Returns
     -------
-    The names of the maps; `curves` (2, 2, M, N, S) of activation and accuracy; AUROC (M, N') of the
-    object's positions, in the N' images with positions of both object and rest, or None; and
-    sentences on maps that the network does not have.
+    names     names of the M maps.
+    drawn     `curves` (2, 2, M, N, S) of activation and accuracy.
+    apart     AUROC (M, N') of the object's positions, in the N' images that have positions of the
+              object and of the rest; None without such images.
+    left_out  sentences on maps that the network does not have.
 
     Raises
     ------

@@ -66,8 +66,8 @@ def caption(
 ) -> str:  # fmt: skip
     """Return sentences on what a picture of a result shows, and a note on the data.
 
-    With `panel`, they describe these panels only. With `width`, they name the panels that do not
-    fit into a picture of that width.
+    With `panel`, they describe these panels only. With `width`, they name the panels and parts that
+    do not fit into a picture of that width.
     """
     own = _own(analysis, result, part)
     drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()

@@ -160,7 +160,7 @@ def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """p-values (A,) corrected for A tests at once by Holm's method (1979)."""
+    """Return p-values (A,) corrected for A simultaneous tests by Holm's method (1979)."""
     order = np.argsort(p)
     scaled = np.asarray(p)[order] * np.arange(len(p), 0, -1)
     corrected = np.empty(len(p))

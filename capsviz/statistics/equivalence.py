@@ -102,7 +102,7 @@ def paired(
         sd,
         margin,
         max(_above(mean + margin, sd, n), _above(margin - mean, sd, n)),
-        min(1.0, 2 * _above(abs(mean), sd, n)) if mean else 1.0,
+        min(1.0, 2 * _above(abs(mean), sd, n)),
     )
 
 

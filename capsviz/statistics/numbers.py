@@ -215,10 +215,8 @@ def estimates_of(result: NamedTuple):
     for name, value in result._asdict().items():
         if isinstance(value, Estimate):
             yield name, "", value
-        elif isinstance(value, dict):
-            yield from ((name, str(k), v) for k, v in value.items() if isinstance(v, Estimate))
-        elif isinstance(value, list):
-            pairs = enumerate(value)
+        elif isinstance(value, dict | list):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
             yield from ((name, str(k), v) for k, v in pairs if isinstance(v, Estimate))
 
 

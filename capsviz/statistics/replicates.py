@@ -27,7 +27,7 @@ def over_runs(
 
     Parameters
     ----------
-    rules  field -> function of the S values, or None for the first run's value, as for a field
+    rules  field -> function of the S values, or None for the first run's value. None is for fields
            indexed by capsule types or pose dimensions, whose order differs between runs. For a
            dict also {key: None}: the first run's values of these keys.
 
