@@ -10,28 +10,28 @@ from capsviz.statistics.replicates import within_one
 
 SMALL = 0.98  # mean scale below which the verdict mentions it
 PLACES = ("untransformed", "inside", "outside")  # of the training shift range
-FRAME_IMAGES = 200  # that are looked at for an empty border, at most
+FRAME_IMAGES = 200  # at most so many are tested for an empty border
 BORDER = "most images have foreground pixels at their border"
-NO_RECIPE = "no recipe says that training images were shifted, and how far"
+NO_RECIPE = "the network's recipe does not record how far training images were shifted"
 
 
 class Result(NamedTuple):
-    """K networks on N images and their affine variants; intervals are 95 %, as explain.md says.
+    """K networks on N images and their affine variants; 95 % intervals, see explain.md.
 
-    A difference is to the first network, paired over the images.
+    Differences are to the first network, paired over the images.
     """
 
     networks: list[str]
-    accuracy: Estimate  # (K, 3) of the untransformed images, of variants inside and outside
-    gap: Estimate  # (K, 2) accuracy of the untransformed images minus that inside, and outside
-    trained_px: float  # shifts up to which a variant lies inside the training shift range
-    share_inside: float  # of the variants
+    accuracy: Estimate  # (K, 3) on untransformed images, and on variants inside and outside
+    gap: Estimate  # (K, 2) accuracy on untransformed images minus that inside, and outside
+    trained_px: float  # largest shift inside the training shift range
+    share_inside: float  # share of the variants inside the training shift range
     examples: np.ndarray | None  # (E, C, H, W) uint8: an original image, and variants of it
     shifts_px: np.ndarray  # (E,) larger of the two shifts of each; 0 for the original
-    variants: int  # of each image
+    variants: int  # per image
     n: int
     dataset: str
-    mean_scale: float = float("nan")  # of the variants: below 1 where large ones do not fit
+    mean_scale: float = float("nan")  # of the variants; below 1 if large ones do not fit
     fill: str = "black"  # of `transforms.Fill`
 
     axes = {"accuracy": ("networks", PLACES), "gap": ("networks", PLACES[1:])}
@@ -66,7 +66,7 @@ class Affine(Analysis):
         fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
-        """Classify N images (N, C, H, W) in [0, 1], and affine variants of each, by K networks."""
+        """Classify N images (N, C, H, W) in [0, 1] and affine variants of each with K networks."""
         from capsviz.analyses.affine import measure
         from capsviz.data.affnist_like import apply
         from capsviz.statistics.comparison import draw_resamples

@@ -5,10 +5,10 @@ import numpy as np
 from capsviz.analysis import Panel
 from capsviz.results.panels import groups, room, show, split
 
-PICTURE = 0.62  # inches of an image at most
-TITLE = 0.85  # inches of its title on one line
-LINE = 0.13  # inches of a network in a group
-KINDS = 3  # of images: untransformed, inside and outside the training shift range
+PICTURE = 0.62  # inches: largest width of an image
+TITLE = 0.85  # inches: width of its title on one line
+LINE = 0.13  # inches: height of a network in a group
+KINDS = 3  # kinds of images: untransformed, inside and outside the training shift range
 
 
 def _examples(axes, result):

@@ -1,4 +1,4 @@
-"""Measures of `affine`: the variants, right answers to them, shares and gaps."""
+"""Measures of `affine`: affine variants, accuracies on them, and gaps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,24 +14,24 @@ from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.transforms import Fill
 from capsviz.transforms.augment import to_uint8
 
-SHOWN = 5  # pictures of an image at most, with the original
-ROOM = 0.2  # share of a side by which images are shifted that do not keep their foreground
+SHOWN = 5  # at most so many pictures of an image, with the original
+ROOM = 0.2  # largest shift of images that may lose foreground pixels, share of a side
 
 
 def whole(images: Tensor) -> Tensor:
-    """Images (N, C, H, W) in [0, 1] as uint8, on the CPU."""
+    """Return images (N, C, H, W) in [0, 1] as uint8, on the CPU."""
     return torch.from_numpy(to_uint8(images.cpu()))
 
 
 def draw(images: Tensor, variant: int, *, seed: int, fill: Fill) -> Transforms:
-    """The numbers behind one random variant of each uint8 image (N, C, H, W)."""
+    """Draw the parameters of one random variant of each uint8 image (N, C, H, W)."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + variant)
     room = None if fill == "black" else ROOM
     return affnist_like.draw(images, generator=generator, room=room)
 
 
 def shift_px(drawn: Transforms) -> np.ndarray:
-    """Larger of the two shifts of each variant: (N,)."""
+    """Return the larger of the two shifts of each variant: (N,)."""
     return torch.maximum(drawn.shift_x_px.abs(), drawn.shift_y_px.abs()).numpy()
 
 
@@ -42,14 +42,14 @@ def mean_scale(drawn: Sequence[Transforms]) -> float:
 
 
 def framed(images: Tensor) -> bool:
-    """Whether most images (N, C, H, W) have an empty frame, one pixel wide at least."""
+    """Return whether most images (N, C, H, W) have an empty frame, at least one pixel wide."""
     bright = images.amax(1) > 0
     inner = bright[:, 1:-1, 1:-1].flatten(1).sum(1)
     return bool((bright.flatten(1).sum(1) == inner).float().mean() > 0.5)
 
 
 def check(within: np.ndarray, trained_px: float) -> None:
-    """Raise ValueError where fewer than 2 images have a variant (V, N) inside, or outside."""
+    """Raise ValueError if fewer than 2 images have a variant (V, N) inside, or outside."""
     for side, mask in (("inside", within), ("outside", ~within)):
         if mask.any(0).sum() < 2:
             raise ValueError(
@@ -59,9 +59,9 @@ def check(within: np.ndarray, trained_px: float) -> None:
 
 
 def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
-    """Return fields of a result, by name, from correct answers to images and to variants.
+    """Return the accuracy and gap of a result, from correct answers to images and variants.
 
-    Answers are (K, N) and (K, V, N); `within` (V, N) says which variants lie inside the training
+    `plain` is (K, N), `changed` (K, V, N). `within` (V, N) is true for variants inside the training
     shift range.
     """
 
@@ -80,9 +80,10 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
 def examples(
     images: Tensor, drawn: Sequence[Transforms], within: np.ndarray, fill: Fill
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first image with variants `within` (V, N) and outside the training shift range.
+    """Return pictures (E, C, H, W) uint8 of an image and its variants, and their shifts (E,).
 
-    With variants (E, C, H, W) uint8, and the shift of each.
+    It is the first image with variants inside (`within`, (V, N)) and outside the training shift
+    range.
     """
     shown = drawn[: SHOWN - 1]
     both = within[: len(shown)].any(0) & ~within[: len(shown)].all(0)

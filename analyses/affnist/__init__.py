@@ -10,14 +10,14 @@ from capsviz.analysis import Analysis, Seed
 from capsviz.cli import options, writing
 from capsviz.statistics.estimate import Estimate
 
-VARIANTS = 16  # of one original, in the picture
-PAPER_WEIGHT = 0.0005  # of the reconstruction, Sabour, Frosst & Hinton 2017, section 4.1
+VARIANTS = 16  # variants of each original in the picture
+PAPER_WEIGHT = 0.0005  # of the reconstruction loss, Sabour, Frosst & Hinton 2017, section 4.1
 
 
 class Result(NamedTuple):
     """M rows: a network in a state, over its seeds. Intervals: 95 %, over digits and seeds.
 
-    A difference is to CapsNet, paired, over the seeds that both have; NaN where there is none.
+    Differences are to CapsNet, paired, over the seeds that both have; NaN if there are none.
     """
 
     networks: list[str]  # of the rows
@@ -28,19 +28,19 @@ class Result(NamedTuple):
     test: np.ndarray  # (M,) mean accuracy on shifted test images
     affine: Estimate  # (M,) mean accuracy on affnist_like
     affine_range: np.ndarray  # (M, 2) lowest and highest over seeds
-    affnist: np.ndarray  # (M,) mean accuracy on affNIST itself, if all seeds were scored on it
+    affnist: np.ndarray  # (M,) mean accuracy on affNIST itself; NaN unless all seeds have one
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
     reconstruction_weight: list[float | None]  # of the rows; None without a decoder
     inside: Estimate  # (M,) accuracy on images inside the training shift range
-    outside: Estimate  # (M,) on those outside
-    share_outside: float  # of the images
-    factors: list[str]  # F, with their units
+    outside: Estimate  # (M,) accuracy on images outside it
+    share_outside: float  # share of images outside the training shift range
+    factors: list[str]  # F names with units
     levels: np.ndarray  # (F, B) mean of each factor in each of its bins
-    by_factor: Estimate  # (M, F, B) accuracy; but for the shift, inside the range
+    by_factor: Estimate  # (M, F, B) accuracy; except for the shift, only inside the range
     upright: np.ndarray | None = None  # (M,) accuracy on unchanged digits, by the logistic fit
-    lost: Estimate | None = None  # (M, F) accuracy that each factor takes from that, Shapley's
-    lost_share: Estimate | None = None  # (M, F) of all that is lost
+    lost: Estimate | None = None  # (M, F) accuracy lost to each factor, Shapley values
+    lost_share: Estimate | None = None  # (M, F) share of the whole loss
 
     axes = {
         **dict.fromkeys(("affine", "inside", "outside"), ("networks, states",)),
@@ -76,7 +76,7 @@ class Series(Analysis):
     headline = ("affine", "inside", "outside")
 
     def measure(self, inputs) -> Result:
-        """Return the table of the results that come with capsviz, whatever the inputs."""
+        """Return the table of the shipped results; the inputs are not used."""
         return shipped()
 
     def left_out(self, inputs) -> str:
@@ -123,7 +123,7 @@ class Picture(Analysis):
     panels = "draw:VARIANTS"
 
     def measure(self, inputs, *, seed: Seed = 0) -> Variants:
-        """Return the first digit of each class, padded, and 16 variants as they are scored."""
+        """Return the first digit of each class, padded, and 16 variants of it."""
         return variants(inputs.dataset, seed=seed)
 
     def left_out(self, inputs) -> str:
@@ -137,10 +137,10 @@ class Picture(Analysis):
 
 
 def tabulate(results: list[dict], transforms: dict) -> Result:
-    """Return the table of what `capsviz.experiments.affnist.read` gives.
+    """Return the table of the results of `capsviz.experiments.affnist.read`.
 
-    `transforms` are the numbers behind the images, each (n,), by the names of
-    `affnist_like.Transforms`. ValueError for no results, or results on different terms.
+    `transforms` are the parameters of the images, each (n,), by the names of
+    `affnist_like.Transforms`. Raises ValueError for no results, or results with different settings.
     """
     from capsviz.analyses.affnist import measure
 
@@ -165,7 +165,7 @@ def tabulate(results: list[dict], transforms: dict) -> Result:
 
 
 def variants(dataset, *, seed=0) -> Variants:
-    """Return the first digit of each class, padded, and 16 variants, drawn as those scored."""
+    """Return the first digit of each class, padded, and 16 variants, drawn as in the scores."""
     from capsviz.data import affnist_like
 
     part = dataset.take([int((dataset.labels == k).nonzero()[0]) for k in range(10)])
@@ -176,7 +176,7 @@ def variants(dataset, *, seed=0) -> Variants:
 
 
 def shipped() -> Result:
-    """Return the table of the results that come with capsviz; ValueError if there are none."""
+    """Return the table of the shipped results; ValueError if there are none."""
     from capsviz.analyses.affnist import series
     from capsviz.experiments import affnist
 
@@ -184,7 +184,7 @@ def shipped() -> Result:
 
 
 def with_transforms(results: list[dict], root=None) -> Result:
-    """`tabulate` with the transforms of the images, which are shipped or drawn from MNIST."""
+    """Return `tabulate` with the transforms of the images, which are shipped or drawn."""
     from capsviz.experiments.affnist import transforms
 
     n = max((r["affnist_like"]["n"] for r in results), default=0)
@@ -192,7 +192,7 @@ def with_transforms(results: list[dict], root=None) -> Result:
 
 
 def apart(result: Result, state: str) -> str:
-    """Say how far the networks of a state are from CapsNet, inside and outside the shift range."""
+    """Return a sentence on the gaps of a state to CapsNet, inside and outside the shift range."""
     rows = [i for i in range(len(result.states)) if result.states[i] == state]
     ranges = []
     for estimate in (result.inside, result.outside):
@@ -209,7 +209,7 @@ def apart(result: Result, state: str) -> str:
 
 
 def _sources(result) -> str:
-    """Return what the intervals are over."""
+    """Return the units that the intervals are over."""
     counts = {len(seeds) for seeds in result.seeds}
     if max(counts) == 1:
         return "digits, not over seeds"
@@ -274,7 +274,7 @@ def command(
         if make:
             series.run(networks, seeds, folder, plan, data_dir, device, task)
         if task != (1, 1):
-            return  # the others' results are gathered without --run
+            return  # a later call without --run gathers the results of all tasks
         result = with_transforms(series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
     writing.report(result, analysis.findings(result), paths, as_json)

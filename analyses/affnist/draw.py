@@ -24,8 +24,8 @@ PLACES = {
     "outside": ("v", "outside the training shifts"),
 }
 FACTOR_COLOURS = COLOURS[2:6]
-NONE = "–"  # in the table
-SMALLEST = 0.21  # inches of a variant: of fewer there is room in a column
+NONE = "–"  # an empty cell of the table
+SMALLEST = 0.21  # inches: smallest width of a variant; a narrow picture shows fewer
 
 
 def _tall(result, width: float) -> float:
@@ -34,9 +34,9 @@ def _tall(result, width: float) -> float:
 
 
 def _rows(axes, result):
-    """Name a row for each network, the first on top; yield (number, y, colour) of every result.
+    """Name a row for each network, the first on top; yield (index, y, colour) of every result.
 
-    The two states of a network stand one above the other.
+    The two states of a network are drawn above each other.
     """
     names = list(dict.fromkeys(result.networks))
     name_rows(axes, [TITLES.get(name, name).replace(", ", ",\n", 1) for name in names])
@@ -95,10 +95,10 @@ def _by_factor(k: int, axes, result):
     for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
         n, estimate = names.index(name), 100 * result.by_factor[i, k]
         look = {"color": COLOURS[n], "marker": MARKERS[n], "markersize": 2.6}
-        levels = result.levels[k]  # NaN: no image lies in that bin
+        levels = result.levels[k]  # NaN for an empty bin
         spread = np.nanmax(levels) - np.nanmin(levels)
         x = levels + spread / (12 * len(result.networks)) * (i - (len(result.networks) - 1) / 2)
-        estimate = replace(estimate, ci95=estimate.ci95.clip(0, 100))  # normal ones leave it
+        estimate = replace(estimate, ci95=estimate.ci95.clip(0, 100))  # may exceed it (normal)
         line = "--" if state == "full" else "-"
         upright(axes, x, estimate, line, label=TITLES.get(name, name), **look)
     axes.set_xlabel(f"{result.factors[k]},\ninside the range" if k else result.factors[k])
@@ -111,7 +111,7 @@ def _by_factor(k: int, axes, result):
 
 
 def _mark(axes, marker, colour, label, **more):
-    """Name a mark in the key."""
+    """Add a marker to the legend."""
     look = {"marker": marker, "color": colour, "markersize": 4, "linestyle": "none", **more}
     axes.plot([], [], label=label, **look)
 
@@ -162,7 +162,7 @@ HEADER = (
 
 
 def cells(result) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table, without columns that are empty in all rows."""
+    """Return header and rows of the table, without empty columns."""
     rows = [_row(result, i) for i in range(len(result.networks))]
     kept = [k for k in range(len(HEADER)) if any(row[k] != NONE for row in rows)]
     return [HEADER[k] for k in kept], [[row[k] for k in kept] for row in rows]

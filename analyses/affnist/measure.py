@@ -11,19 +11,19 @@ from capsviz.statistics.attribution import attribute
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import Z, require_two, student
 
-REFERENCE = "capsnet"  # whose accuracy the gaps are to
+REFERENCE = "capsnet"  # gaps are differences from its accuracy
 FACTORS = ("largest shift, px", "angle, °", "shear", "scale")
-BINS = (  # edges of the accuracy by each factor, as many for all
+BINS = (  # edges of the bins of each factor, equally many for all
     (0, 2, 4, 6, 7, 8, 10, 12, 20),
     (-20, -15, -10, -5, 0, 5, 10, 15, 20),
     (-0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2),
     (0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2),
 )
-FEWEST = 1000  # images of a fit
+FEWEST = 1000  # images of a logistic fit
 
 
 def check(results: list[dict]) -> None:
-    """ValueError for results that were not made on the same terms."""
+    """Raise ValueError for results with different settings."""
     shared = ("target", "checks", "batch_size", "ema", "train_limit", "precision")
     terms = {name: {r["terms"].get(name) for r in results} for name in shared}
     terms["images of affnist_like"] = {r["affnist_like"]["n"] for r in results}
@@ -36,9 +36,9 @@ def check(results: list[dict]) -> None:
 
 
 def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
-    """Columns of one network in one state, from its runs and the reference's by seed.
+    """Return the columns of one network in one state, from its runs and the reference's by seed.
 
-    `transforms` are the numbers behind the images, by the names of `affnist_like.Transforms`.
+    `transforms` are the parameters of the images, by the names of `affnist_like.Transforms`.
     """
     hits, pair = _hits(runs, reference)
     inside, terms = near(transforms), features(transforms)
@@ -61,7 +61,7 @@ def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> 
             stack(_accuracy(hits, pair, mask) for mask in masks) for masks in bins(transforms)
         ),
     }
-    if hits.shape[1] < FEWEST:  # no fit of so few
+    if hits.shape[1] < FEWEST:  # too few for a fit
         return columns
     return columns | {
         "upright": attribute(terms, hits.mean(0)).base,
@@ -71,7 +71,7 @@ def row(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> 
 
 
 def join(rows: list[dict]) -> dict:
-    """Columns from rows: estimates stacked, numbers as arrays, others as lists."""
+    """Return columns from rows: estimates are stacked, numbers become arrays, others lists."""
     columns: dict = {name: [row[name] for row in rows] for name in rows[0]}
     for name, values in columns.items():
         if isinstance(values[0], Estimate):
@@ -82,7 +82,7 @@ def join(rows: list[dict]) -> dict:
 
 
 def images(transforms: dict) -> dict:
-    """Return the fields of a result about the images, by their transforms."""
+    """Return the fields of a result that describe the images, from their transforms."""
     means = [
         [level[mask].mean() if mask.any() else np.nan for mask in masks]
         for level, masks in zip(factors(transforms), bins(transforms), strict=True)
@@ -100,10 +100,10 @@ def near(transforms: dict) -> np.ndarray:
 
 
 def factors(transforms: dict) -> np.ndarray:
-    """(4, n): larger of the two shifts in pixels, angle in degrees, shear, scale.
+    """Return (4, n): larger of the two shifts in pixels, angle in degrees, shear, scale.
 
-    Shifts are those of the centre, which rotation, shear and scale leave in place; the scale is the
-    geometric mean of both axes'.
+    Shifts are those of the centre, which rotation, shear and scale do not move. The scale is the
+    geometric mean over both axes.
     """
     shift = np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"]))
     scale = np.sqrt(transforms["scale_x"] * transforms["scale_y"])
@@ -111,10 +111,10 @@ def factors(transforms: dict) -> np.ndarray:
 
 
 def bins(transforms: dict) -> list[list[np.ndarray]]:
-    """Which images (n,) lie in each bin of each factor; one on an edge lies in the upper one.
+    """Return masks (n,) of the images in each bin of each factor; an edge is in the upper bin.
 
-    Those of angle, shear and scale hold images inside the training shift range alone: smaller
-    digits are shifted further, so that over all images accuracy would fall with the scale by shift.
+    Bins of angle, shear and scale contain only images inside the training shift range. Smaller
+    digits are shifted further, so over all images the scale would be confounded with the shift.
     """
     inside = near(transforms)
     whole = np.ones_like(inside)
@@ -127,7 +127,7 @@ def bins(transforms: dict) -> list[list[np.ndarray]]:
 
 
 def features(transforms: dict) -> list[np.ndarray]:
-    """Return every number of each factor and its square (n, P), 0 where nothing is changed."""
+    """Return the parameters of each factor and their squares (n, P); 0 for no change."""
 
     def both(*values):
         return np.column_stack([power for v in values for power in (v, v**2)]).astype(float)
@@ -138,7 +138,7 @@ def features(transforms: dict) -> list[np.ndarray]:
 
 
 def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
-    """Rightness (S, n) by seed; and (its, reference's) of the seeds of both, or None."""
+    """Return correct answers (S, n) by seed, and (own, reference's) over common seeds, or None."""
 
     def by_seed(some, seeds):
         each = [some[seed]["affnist_like"] for seed in seeds]
@@ -150,7 +150,7 @@ def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
 
 
 def _share(hits: np.ndarray, mask=None) -> tuple:
-    """Share of right answers among the masked; each image's influence on it; their number."""
+    """Return the share of correct answers in the mask, its influences (n,), and its images."""
     mask = np.ones(len(hits), bool) if mask is None else mask
     if not mask.any():
         return np.nan, np.full(len(hits), np.nan), 0
@@ -159,7 +159,7 @@ def _share(hits: np.ndarray, mask=None) -> tuple:
 
 
 def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
-    """Loss of accuracy by each factor, or its share of the whole loss; as `_share`."""
+    """Return like `_share` the loss of accuracy to each factor, or its share of the whole loss."""
     _, lost, influence = attribute(terms, hits)
     if relative:
         total = lost.sum()
@@ -169,13 +169,13 @@ def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
 
 
 def _accuracy(hits: np.ndarray, pair: tuple | None, mask=None) -> Estimate:
-    """The share of right answers among the masked; its interval ends where shares do."""
+    """Return the share of correct answers in the mask; its interval is clipped to 0 and 1."""
     one = _estimate(partial(_share, mask=mask), hits, pair)
     return replace(one, ci95=one.ci95.clip(0, 1))
 
 
 def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Estimate:
-    """A statistic of rightness (S, n), and its difference to the reference's on the same images."""
+    """Return a statistic of correct answers (S, n), and its paired difference to the reference."""
     value, influence, n = statistic(hits.mean(0))
     each = [statistic(one)[0] for one in hits]
     if pair is None:
@@ -189,10 +189,10 @@ def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Esti
 
 
 def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
-    """Interval of a value () or (F,) from the influences (n,) or (n, F) of the images.
+    """Return the interval of a value () or (F,) from the influences (n,) or (n, F) of the images.
 
-    Variants of one digit are not independent: their influences add up. What S seeds say, `each` ()
-    or (F,), adds the margin of their mean by Student, in squares, as in `statistics.runs`.
+    Variants of one digit are not independent, so their influences are summed. The Student margin of
+    the values of S seeds, `each`, is added in quadrature, as in `statistics.runs`.
     """
     original = np.arange(len(influence)) % experiment.ORIGINALS
     digits = original.max() + 1

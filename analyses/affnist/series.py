@@ -1,4 +1,4 @@
-"""A series of `affnist`: what is missing is trained and scored, and its results are read."""
+"""A series of `affnist`: train and score missing networks, and read the results."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SHIPPED = discovery.folder("capsviz.trained") / "affnist"
 
 
 def check(make, networks, seeds: int, picture) -> None:
-    """ValueError for options that would be ignored, an unknown network, or less than 1 seed."""
+    """Raise ValueError for options without effect, an unknown network, or less than 1 seed."""
     typed = options.typed(*HOW_TO_RUN)
     if typed and not make:
         raise ValueError(f"only --run uses these: drop {', '.join(sorted(typed))} or add --run")
@@ -31,9 +31,9 @@ def check(make, networks, seeds: int, picture) -> None:
 
 
 def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> None:
-    """Train and score what is missing of a task's share of the networks times seeds.
+    """Train and score the missing runs of a task's share of the networks times seeds.
 
-    ClickException if all was run and none reached the accuracy to match.
+    Raises ClickException if all ran and none reached the accuracy to match.
     """
     plan = experiment.Plan(folder=folder or FOLDER, **terms)
     runs = [(network, seed) for seed in range(seeds) for network in networks or experiment.NETWORKS]
@@ -54,9 +54,9 @@ def run(networks, seeds: int, folder, terms: dict, root, device: str, task) -> N
 
 
 def read(networks, folder, make) -> list[dict]:
-    """Results of these networks, or of all.
+    """Return the results of these networks, or of all.
 
-    Where no folder is named, nothing is run and there are none, they are the shipped ones.
+    Without a folder, runs and results, the shipped results are returned.
     """
     if folder is not None and not folder.is_dir():
         raise FileNotFoundError(f"there is no folder '{folder}'")

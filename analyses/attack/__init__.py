@@ -9,7 +9,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within, within_one
 
 ATTACKS = ("apgd-ce", "apgd-dlr", "apgd-margin", "vote", "square", "transfer", "adaptive")
-EPS = {  # where none is given, by norm and whether images are grey
+EPS = {  # default bounds, by norm and whether images are grey
     ("linf", True): (0.1, 0.2, 0.3), ("linf", False): (2 / 255, 4 / 255, 8 / 255),
     ("l2", True): (1.0, 2.0, 3.0), ("l2", False): (0.25, 0.5, 1.0),
 }  # fmt: skip
@@ -18,8 +18,8 @@ EPS = {  # where none is given, by norm and whether images are grey
 class Result(NamedTuple):
     """K networks on N images under A attacks at E bounds; intervals are 95 %.
 
-    A difference is to the first network, paired over the images. NaN: the attack does not apply. Of
-    the adaptive attack, accuracy is the share of images that are correct or flagged.
+    Differences are to the first network, paired over the images. NaN: the attack does not apply.
+    For the adaptive attack, accuracy is the share of images that are correct or flagged.
     """
 
     networks: list[str]
@@ -27,20 +27,20 @@ class Result(NamedTuple):
     eps: list[float]  # E bounds, ascending
     clean: Estimate  # (K,) accuracy on the original images; Wilson
     accuracy: Estimate  # (K, A, E) under each attack; Wilson
-    worst: Estimate  # (K, E) correct under every attack but the adaptive one; Wilson
-    flagged: Estimate  # (K,) original images that the detector flags; Wilson
-    unbounded: np.ndarray  # (K,) accuracy with an unbounded perturbation: 0, if attacks work
-    square_alone: Estimate  # (K, E) images that Square fools and no APGD, less the reverse
+    worst: Estimate  # (K, E) share correct under every attack except the adaptive one; Wilson
+    flagged: Estimate  # (K,) share of original images that the detector flags; Wilson
+    unbounded: np.ndarray  # (K,) accuracy with an unbounded perturbation; 0 if attacks work
+    square_alone: Estimate  # (K, E) share fooled by Square but no APGD, minus the reverse
     zero: np.ndarray  # (K, A) share of correct original images whose gradient is exactly zero
     stuck: np.ndarray  # (K, A) share of attacked images that never had a gradient
-    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts; not
-    # of transfer, as of `margin`: its steps are another network's
-    margin: np.ndarray  # (K, A, E, T) largest margin of another class so far, over those attacked
-    fooled: np.ndarray  # (K, A, N) number of the first bound that fools; E: none, -1: misclassified
-    # (and by the adaptive attack not flagged) before it
-    warnings: list[str]  # what is suspect of the attacks
+    curve: np.ndarray  # (K, A, E, T) accuracy after each share of the steps of all starts
+    margin: np.ndarray  # (K, A, E, T) largest margin of another class so far, mean over attacked
+    # images; `curve` and `margin` are NaN for transfer, whose steps are those of another network
+    fooled: np.ndarray  # (K, A, N) index of the first bound that fools; E: none, -1: misclassified
+    # without attack (for the adaptive attack: and not flagged)
+    warnings: list[str]  # signs that an attack is too weak
     missing: list[str]  # attacks that do not apply, and why
-    parameters: list[int]  # of each network
+    parameters: list[int]  # number of each network
     weights: list[str]  # SHA-256 of each network's weights
     source: str | None  # network that `transfer` attacks
     norm: str
@@ -113,7 +113,7 @@ class Attack(Analysis):
         queries: Annotated[int, Range(1), "Queries of Square."] = 500,
         seed: Seed = 0,
     ) -> Result:
-        """Attack N images (N, C, H, W) in [0, 1] of K networks, until each is fooled or not."""
+        """Attack N images (N, C, H, W) in [0, 1] on K networks at growing bounds."""
         from capsviz import __version__
         from capsviz.analyses.attack import measure as by
 

@@ -15,7 +15,7 @@ NAMES = {
     "adaptive": "adaptive, with detector",
 }  # fmt: skip
 NORMS = {"linf": "L∞", "l2": "L2"}
-LINE = 0.11  # inches of a network under one attack
+LINE = 0.11  # inches: height of a network under one attack
 LINES = ("-", "--", "-.", ":")
 HEADER = (  # of docs/robustness.md
     "network", "data, n", "ε", "clean", "APGD", "vote", "Square", "transfer", "worst",
@@ -50,9 +50,9 @@ def by_step(field, label, axes, result):
     values = getattr(result, field)[:, :, 0]
     shares = np.linspace(0, 1, values.shape[-1])
     drawn = [a for a in range(len(result.attacks)) if np.isfinite(values[:, a]).any()]
-    for place, a in enumerate(drawn):
-        style = LINES[place % len(LINES)]
-        each = {"linewidth": 0.9, "alpha": 1 if place < len(LINES) else 0.5}
+    for order, a in enumerate(drawn):
+        style = LINES[order % len(LINES)]
+        each = {"linewidth": 0.9, "alpha": 1 if order < len(LINES) else 0.5}
         axes.plot([], [], style, color=GREY, label=NAMES[result.attacks[a]], **each)
         for k in range(len(result.networks)):
             axes.plot(shares, values[k, a], style, color=look(k)["color"], **each)
@@ -62,7 +62,7 @@ def by_step(field, label, axes, result):
     percent(axes.xaxis)
     if field == "curve":
         percent(axes.yaxis)
-    elif np.nanmax(abs(values)) > 1:  # lengths lie within 1, logits do not
+    elif np.nanmax(abs(values)) > 1:  # logits, not lengths
         axes.set_yscale("symlog", linthresh=1)
         axes.yaxis.set_major_formatter("{x:g}")
 
@@ -81,12 +81,12 @@ def without_gradient(axes, result):
 
 
 def _steep(result) -> list[int]:
-    """Return the numbers of the attacks that take gradients of the network that is attacked."""
+    """Return the indices of the attacks that use gradients of the attacked network."""
     return [a for a, name in enumerate(result.attacks) if name not in ("square", "transfer")]
 
 
 def _has_steps(result) -> bool:
-    """Return whether any attack took steps on the network itself; those of `transfer` are not."""
+    """Return whether any attack took steps on the attacked network; `transfer` does not."""
     return bool(np.isfinite(result.curve).any())
 
 
@@ -116,7 +116,7 @@ PANELS = {
 
 
 def rows(result) -> list[list[str]]:
-    """Rows of the robustness table: APGD is the strongest of its losses at a bound."""
+    """Return rows of the robustness table; APGD is the strongest of its losses at a bound."""
     losses = [a for a, name in enumerate(result.attacks) if name.startswith("apgd-")]
     runs = 1 if result.clean.runs is None else len(result.clean.runs)
     images = f"{result.dataset}, {result.n}" + f", {runs} runs" * (runs > 1)
@@ -138,7 +138,7 @@ def rows(result) -> list[list[str]]:
 
 
 def about(result) -> str:
-    """Return what the rows of a table mean, and all that they were made of."""
+    """Return the caption of the table: its columns, the settings, and the networks."""
     each = zip(result.networks, result.parameters, result.weights, strict=True)
     weights = "; ".join(f"{name} {count:,} parameters, {sha}" for name, count, sha in each)
     several = result.clean.runs is not None

@@ -1,4 +1,4 @@
-"""The work of `attack`: which attacks apply, how they are made, and statistics."""
+"""Measures of `attack`: choose the attacks that apply, run them, and compute statistics."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,16 +17,16 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import LENGTH, right, score_name, scores
 from capsviz.tracing.network import abilities
 
-PIECE = 128  # images of a step of the progress bar
+PIECE = 128  # images per step of the progress bar
 SHARES = np.linspace(0, 1, 21)  # of the steps, in curves
-SUSPECT = 0.01  # share of images from which on a check warns
-LARGE = "large"  # no attack of the user's, but a check: an unbounded perturbation
+SUSPECT = 0.01  # smallest share of images that gives a warning
+LARGE = "large"  # an additional check: the attack with an unbounded perturbation
 
-Found = dict[tuple[str, str], dict[str, np.ndarray]]  # by network and attack, as `Work.run` says
+Found = dict[tuple[str, str], dict[str, np.ndarray]]  # by network and attack, see `Work.run`
 
 
 class Plan(NamedTuple):
-    """Terms of the attacks, the same for all networks."""
+    """Settings of the attacks, the same for all networks."""
 
     eps: list[float]
     norm: str
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 
 class Work:
-    """All that is to be attacked; ValueError for what cannot be, before anything is."""
+    """All networks, images and attacks; checks them first, and raises ValueError."""
 
     def __init__(self, networks, images, labels, names, plan, inputs, *, strict):
         check_images(images)
@@ -66,7 +66,7 @@ class Work:
                 raise ValueError(f"{name}: {why}")
         self.transferred: dict[tuple[Ball, int, int], torch.Tensor] = {}
         self.limits, self.flagged = {}, np.full((len(networks), len(images)), np.nan)
-        self.unfooled = dict[str, np.ndarray]()  # before the adaptive attack
+        self.unfooled = dict[str, np.ndarray]()  # correct or flagged before the adaptive attack
         for row, (k, model) in enumerate(networks.items()):
             if (k, "adaptive") in self.applies:
                 self.limits[k] = threshold(attacks.distances(model, self.held_out))
@@ -74,7 +74,7 @@ class Work:
                 self.unfooled[k] = self.right[k] | (self.flagged[row] == 1)
 
     def _lacks(self, k: str, name: str, inputs) -> str:
-        """Return why an attack does not apply to a network; "": it does."""
+        """Return why an attack does not apply to a network; "" if it does."""
         model, able = self.networks[k], abilities(self.networks[k])
         if name == "square":
             return ""
@@ -107,9 +107,9 @@ class Work:
         return ""
 
     def run(self, progress) -> Found:
-        """Attack in pieces, and return arrays by network and attack; images are their last axis.
+        """Run all attacks in pieces; return arrays by network and attack, with images last.
 
-        They are `places`, numbers of the images, and those of `at_growing_bounds`.
+        The arrays are `rows`, the indices of the images, and those of `at_growing_bounds`.
         """
         every = torch.arange(len(self.images))
         jobs = [
@@ -121,70 +121,71 @@ class Work:
         ]
         pieces = dict[tuple[str, str], list[dict]]()
         for pair, some in progress(jobs):
-            found = {"places": some.numpy(), **self._attack(*pair, some)}
+            found = {"rows": some.numpy(), **self._attack(*pair, some)}
             pieces.setdefault(pair, []).append(found)
         return {
             pair: {name: np.concatenate([one[name] for one in some], -1) for name in some[0]}
             for pair, some in pieces.items()
         }
 
-    def _attack(self, k: str, name: str, places: torch.Tensor) -> dict[str, np.ndarray]:
+    def _attack(self, k: str, name: str, rows: torch.Tensor) -> dict[str, np.ndarray]:
         model, plan = self.networks[k], self.plan
-        images, labels = self.images[places], self.labels[places]
+        images, labels = self.images[rows], self.labels[rows]
         if name == LARGE:
             plan = plan._replace(eps=[attacks.largest_eps(plan.norm, images.shape[1:])])
             name = "apgd-ce" if k in self.steep else "square"
         if name == "square":
             plan = plan._replace(steps=plan.queries, restarts=1)
         if name == "vote":
-            look = attacks.on_votes(model)
+            objective = attacks.on_votes(model)
         elif name == "adaptive":
-            look = attacks.on_detector(model, self.limits[k])
+            objective = attacks.on_detector(model, self.limits[k])
         else:
-            look = attacks.on_scores(model, LOSSES.get(name, LOSSES["apgd-ce"]))
+            objective = attacks.on_scores(model, LOSSES.get(name, LOSSES["apgd-ce"]))
 
         def once(chosen, ball, restart):
             if name == "transfer":
-                return self._transfer(model, places[chosen], ball, restart)
+                return self._transfer(model, rows[chosen], ball, restart)
             some, true, seed = images[chosen], labels[chosen], plan.seed + restart
-            start = attacks.noise(self.images.shape, seed)[places][chosen]
+            start = attacks.noise(self.images.shape, seed)[rows][chosen]
             if name == "square":
                 how = {"queries": plan.queries, "start": start, "seed": seed}
                 return attacks.square(model, some, true, ball, **how)
-            return attacks.apgd(model, look, some, true, ball, steps=plan.steps, start=start)
+            return attacks.apgd(model, objective, some, true, ball, steps=plan.steps, start=start)
 
-        found = at_growing_bounds(once, len(places), plan)
+        found = at_growing_bounds(once, len(rows), plan)
         if name in LOSSES:
-            found["zero"] = attacks.flat(model, look, images, labels)
+            found["zero"] = attacks.flat(model, objective, images, labels)
         return {name: one.numpy() for name, one in found.items()}
 
-    def _transfer(self, model, places: torch.Tensor, ball: Ball, restart: int) -> attacks.Found:
-        """Show a network images that APGD made of the source, which it attacks once for all."""
-        source, labels, keys = self.networks[self.source], self.labels[places], places.tolist()
-        new = places[[(ball, restart, place) not in self.transferred for place in keys]]
+    def _transfer(self, model, rows: torch.Tensor, ball: Ball, restart: int) -> attacks.Found:
+        """Test a network on images from APGD on the source, made once for all networks."""
+        source, labels, keys = self.networks[self.source], self.labels[rows], rows.tolist()
+        new = rows[[(ball, restart, row) not in self.transferred for row in keys]]
         if len(new):
             start = attacks.noise(self.images.shape, self.plan.seed + restart)[new]
             how = {"steps": self.plan.steps, "start": start, "leave": False}
-            look = attacks.on_scores(source, LOSSES["apgd-ce"])
-            made = attacks.apgd(source, look, self.images[new], self.labels[new], ball, **how)
-            for place, image in zip(new.tolist(), made.images.cpu(), strict=True):
-                self.transferred[ball, restart, place] = image
-        images = torch.stack([self.transferred[ball, restart, place] for place in keys])
+            objective = attacks.on_scores(source, LOSSES["apgd-ce"])
+            made = attacks.apgd(source, objective, self.images[new], self.labels[new], ball, **how)
+            for row, image in zip(new.tolist(), made.images.cpu(), strict=True):
+                self.transferred[ball, restart, row] = image
+        images = torch.stack([self.transferred[ball, restart, row] for row in keys])
         fooled = torch.from_numpy(~right([model], images, labels)[0])
-        unseen = torch.full((self.plan.steps + 1, len(places)), torch.nan)
+        no_gaps = torch.full((self.plan.steps + 1, len(rows)), torch.nan)
         when = torch.where(fooled, self.plan.steps, -1)
-        return attacks.Found(images, fooled, when, unseen, torch.zeros_like(fooled))
+        return attacks.Found(images, fooled, when, no_gaps, torch.zeros_like(fooled))
 
 
 def at_growing_bounds(once, P: int, plan: Plan) -> dict[str, torch.Tensor]:
-    """Attack P images at each bound, those that a smaller one fooled no more.
+    """Attack P images at growing bounds, each image until it is fooled.
 
     Returns
     -------
-    level (P,), number of the first bound that fools, E for none; fell (E, P), share of the steps
-    until then, -1 for a smaller bound, infinite for never; gaps (E, T, P), largest margin of
-    another class after each of `SHARES` of the steps of the first start, NaN where not attacked;
-    stuck (P,), no gradient at the first bound.
+    level  (P,) index of the first bound that fools; E if none does.
+    fell   (E, P) share of the steps until it is fooled; -1 if a smaller bound did, else infinite.
+    gaps   (E, T, P) largest margin of another class after each of `SHARES` of the steps of the
+           first start; NaN if the image is not attacked at this bound.
+    stuck  (P,) whether there was no gradient at the first bound.
     """
     E, R = len(plan.eps), plan.restarts
     level, stuck = torch.full((P,), E), torch.zeros(P, dtype=torch.bool)
@@ -194,35 +195,35 @@ def at_growing_bounds(once, P: int, plan: Plan) -> dict[str, torch.Tensor]:
     for e, eps in enumerate(plan.eps):
         fell[e, level < E] = -1
         for r in range(R):
-            place = (level == E).nonzero().flatten()
-            if not len(place):
+            rows = (level == E).nonzero().flatten()
+            if not len(rows):
                 break
-            found = once(place, Ball(eps, plan.norm), r)
-            level[place[found.done]] = e
-            fell[e, place[found.done]] = (r + found.when[found.done] / plan.steps) / R
+            found = once(rows, Ball(eps, plan.norm), r)
+            level[rows[found.done]] = e
+            fell[e, rows[found.done]] = (r + found.when[found.done] / plan.steps) / R
             if r == 0:
-                gaps[e][:, place] = found.gaps[at]
+                gaps[e][:, rows] = found.gaps[at]
             if r == e == 0:
-                stuck[place] = found.stuck
+                stuck[rows] = found.stuck
     return {"level": level, "fell": fell, "gaps": gaps, "stuck": stuck}
 
 
 def statistics(work: Work, found: Found) -> dict[str, Any]:
-    """Return the fields of a result that are counted from what `Work.run` found."""
+    """Return the statistics of a result from the arrays of `Work.run`."""
     names, plan, right = work.names, work.plan, np.stack(list(work.right.values()))
     K, A, E, n, T = len(right), len(names), len(plan.eps), len(work.images), len(SHARES)
     counts = draw_resamples(n, seed=plan.seed)
     fooled = np.full((K, A, n), -1)
-    held = np.full((K, A, E, n), np.nan)  # 1 for images that survive; NaN: it does not apply
+    held = np.full((K, A, E, n), np.nan)  # 1 for images that survive; NaN: attack does not apply
     zero, stuck = np.full((2, K, A), np.nan)
     curve, margin = np.full((2, K, A, E, T), np.nan)
     for (network, name), one in found.items():
         if name == LARGE:
             continue
         k, a = [*work.networks].index(network), names.index(name)
-        fooled[k, a, one["places"]] = one["level"]
+        fooled[k, a, one["rows"]] = one["level"]
         held[k, a] = fooled[k, a] > np.arange(E)[:, None]
-        tried = (~np.isnan(one["gaps"])).sum(-1)  # none if steps are those on another network
+        tried = (~np.isnan(one["gaps"])).sum(-1)  # 0 for transfer
         with np.errstate(invalid="ignore"):
             margin[k, a] = np.nansum(one["gaps"], -1) / tried
         left = (one["fell"][:, None] > SHARES[:, None]).sum(-1) / n
@@ -256,7 +257,7 @@ def statistics(work: Work, found: Found) -> dict[str, Any]:
 
 
 def _warnings(work: Work, *, square_alone, unbounded, stuck, curve, **_) -> Iterator[str]:
-    """Yield what is suspect, in words."""
+    """Yield warnings of attacks that are too weak."""
     late = np.fmax.reduce(curve[..., -3] - curve[..., -1], -1)
     for k, network in enumerate(work.networks):
         e = int(square_alone.low[k].argmax())

@@ -14,31 +14,31 @@ class Result(NamedTuple):
     """Scores of one network; chance is an AUROC of 0.5. Intervals are over images."""
 
     scored: list[str]  # (M,) scores of positions, controls, ceiling and floor
-    subsets: list[str]  # (3,) positions that are scored
+    subsets: list[str]  # (3,) subsets of the positions
     assignment: Estimate  # (M, 3) AUROC for the whole of each position, in images of two wholes
-    pairs: list[str]  # (G,) what is seen by the positions whose couplings are compared
+    pairs: list[str]  # (G,) positions whose couplings are compared, by what they see, and controls
     iterations: list[str]  # (R,)
     follows: Estimate  # (G, R) share of image pairs in which couplings follow the unseen part
-    change: Estimate  # (G, R) by how much, in standard deviations over positions and images of the
-    # coupling to one class less that to the other; NaN: of no network
-    unequal: float  # largest difference of a capsule that sees equal pixels
+    change: Estimate  # (G, R) size of this change, in units of the standard deviation, over
+    # positions and images, of the difference of the couplings to both classes; NaN: no network
+    unequal: float  # largest difference between capsules that see equal pixels
     answers: list[str]  # (3,) the class, its partner, another
-    angles_deg: list[int]  # (A,) that one part is rotated by
+    angles_deg: list[int]  # (A,) rotations of one part
     rotated: Estimate  # (3, A) share of predictions
-    distances_px: list[int]  # (D,) that one part is moved by
+    distances_px: list[int]  # (D,) shifts of one part
     accuracy: Estimate  # (D,)
     agreement: Estimate  # (D,) of the other part's votes with the class's pose
-    vectors: list[str]  # (V,) what poses are predicted from
-    pose: list[str]  # (3,)
+    vectors: list[str]  # (V,) inputs of the regressions for the true pose
+    pose: list[str]  # (3,) components of the pose
     explained: Estimate  # (V, 2, 3) R² inside and outside the rotations of training
-    ranges: list[str]  # (2,)
-    maps: list[str]  # (K,)
+    ranges: list[str]  # (2,) inside and outside the rotations of training
+    maps: list[str]  # (K,) names of maps
     relevance: Estimate  # (K,) AUROC of a map for the whole against distractors
     viewpoint: Estimate  # (2,) accuracy inside and outside the rotations of training
     by_angle: Estimate  # (B,) accuracy by the angle of the whole
     bins: list[str]  # (B,)
     example_image: np.ndarray  # (1, 64, 64) uint8, of two wholes
-    example_true: np.ndarray  # (rows, columns) whole; -1: none seen, or a distractor
+    example_true: np.ndarray  # (rows, columns) index of the whole; -1: none, or a distractor
     example_assigned: np.ndarray  # (rows, columns) whole by couplings; 2: not the true one
     left_out: list[str]
     distance: str  # "near" or "far"
@@ -82,7 +82,7 @@ class Binding(Analysis):
     needs = ("couplings", "votes", "poses", "grid", "interventions")
     dataset = "assemblies"
     usual_n = 300
-    figure_set = None  # networks for other data have no truth to be scored by
+    figure_set = None  # other data sets have no ground truth of wholes
     headline = ("assignment", "follows", "viewpoint")
     examples = "capsviz binding  # about 1 min"
 
@@ -100,9 +100,9 @@ class Binding(Analysis):
         distractors: Annotated[int, Range(1, 6), "Parts that belong to no whole."] = 1,
         seed: Seed = 0,
     ):
-        """Score a network on n images of one and n of two wholes, drawn from a seed.
+        """Score a network on n images of one whole and n of two wholes, drawn from a seed.
 
-        ValueError for networks of other images or classes, or without positions.
+        Raises ValueError for networks for other images or classes, or without positions.
         """
         from capsviz.analyses.binding.measure import evaluate
 
@@ -126,9 +126,9 @@ class Binding(Analysis):
         ])  # fmt: skip
 
     def heading(self, result, part="") -> str:
-        if part == "geometry":  # of other numbers of images: see the caption
+        if part == "geometry":  # the numbers of images differ: they are in the caption
             return f"images of {result.dataset}; bars and bands: 95 %"
-        n = result.relevance.n if part == "relevance" else result.n  # maps are of fewer images
+        n = result.relevance.n if part == "relevance" else result.n
         return f"{n:,} images of {result.dataset}; bars and bands: 95 %"
 
     def stem(self, base, result) -> str:

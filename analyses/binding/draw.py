@@ -27,7 +27,7 @@ SHORT = {
 
 
 def short(names) -> list[str]:
-    """Names of rows, as they fit."""
+    """Return short names of rows."""
     return [SHORT.get(name, name.replace(" (pixels)", ", pixels")) for name in names]
 
 
@@ -108,7 +108,7 @@ def relevance(axes, result):
 
 
 def _over(images: str, marks: str, text: str):
-    """Return the caption of a panel of other images than most; {0} in its texts is the result."""
+    """Return the caption of a panel with its own number of images; {0} stands for the result."""
 
     def caption(result) -> str:
         runs = "runs and " * (result.relevance.training_runs > 1)

@@ -1,4 +1,4 @@
-"""Scores of routing against the truth: who belongs to whom, and whether the others decide it."""
+"""Measures of `binding`: scores of routing against the ground truth of parts and wholes."""
 
 import math
 from itertools import pairwise
@@ -25,9 +25,9 @@ from capsviz.tracing import Trace, evidence, from_children, parents, scores, tra
 from capsviz.tracing.needs import missing
 from capsviz.transforms.augment import to_float
 
-CHUNK = 50  # images of a pass that keeps votes
-PROBED = 20_000  # positions that the probe of single positions is fitted on, at most
-NOTHING = 1e-6  # of the largest coupling: differences below it are rounding
+CHUNK = 50  # images per forward pass with votes
+PROBED = 20_000  # at most so many positions are used to fit the probe of single positions
+NOTHING = 1e-6  # share of the largest coupling; smaller differences are rounding errors
 COUPLING, LONG, EVIDENCE = "coupling", "coupling times length of the vote", "evidence"
 AGREEMENT, UNIFORM = "agreement", "evidence with uniform couplings"
 OF_ROUTING = (COUPLING, LONG, EVIDENCE, AGREEMENT, UNIFORM)
@@ -36,19 +36,19 @@ UNTRAINED, CAPSULES = "coupling, untrained network", "capsules"
 ALONE, PRIOR, LENGTH = "one position alone (probe)", "mean coupling of other images", "|u|"
 TREE, REMOVED = "parse tree: largest coupling", "removal of the position"
 GIVEN = "couplings of another image at the position"
-TRIED = 4  # of every so many positions, one is removed
+TRIED = 4  # one in so many positions is removed
 SUBSETS = ("all parts", "types in both wholes", "two classes of the same parts")
 SEES = ("positions of the other part", "positions of a distractor")
 ANGLES_DEG, DISTANCES_PX = range(0, 181, 20), range(0, 11, 2)
 POSE = ("position", "angle", "scale")
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression
-COMPONENTS = 16  # of pixels, as many as a pose has numbers
-SERIES, MAPPED = 100, 50  # images of a series of turns, and of maps, at most
+COMPONENTS = 16  # principal components of pixels, as many as a pose has numbers
+SERIES, MAPPED = 100, 50  # at most so many images for rotations and shifts, and for maps
 BINS_DEG = (0, 30, 60, 90, 120, 150, 180)
 
 
 class Seen(NamedTuple):
-    """The part and the whole that each position (rows, columns) mostly sees, in N images."""
+    """The part and the whole that each position (rows, columns) sees most of, in N images."""
 
     part: Tensor  # (N, rows, columns) index of the part; -1: none
     whole: Tensor  # (N, rows, columns) index of its whole; -1: none, or a distractor
@@ -60,9 +60,9 @@ def see(made: Assemblies, grid: Grid) -> Seen:
 
 
 def collected(look, images: Tensor, progress=iter) -> dict[str, Tensor]:
-    """Return what `look(images, rows)` finds of all images, by name: (N, ...).
+    """Return the joined results (N, ...) of `look(images, rows)` over batches, by name.
 
-    It is given batches of the images (N, 1, H, W) uint8, in [0, 1], and their numbers.
+    `look` gets a batch of the images (N, 1, H, W) uint8, scaled to [0, 1], and its indices.
     """
     batches = progress(torch.arange(len(images)).split(CHUNK))
     found = [look(to_float(images[rows]), rows) for rows in batches]
@@ -75,7 +75,7 @@ def by_position(values: Tensor, grid) -> Tensor:
 
 
 def score(traced: Trace, name: str) -> Tensor:
-    """Return a score of `OF_ROUTING` that positions have for classes, (N, rows, columns, J).
+    """Return a score of `OF_ROUTING` of positions for classes, (N, rows, columns, J).
 
     `UNIFORM` is `EVIDENCE` of a trace with uniform couplings.
     """
@@ -98,7 +98,7 @@ def capsules(traced: Trace) -> Tensor:
 
 
 def of_positions(model, made: Assemblies, names=OF_ROUTING, progress=iter) -> dict[str, Tensor]:
-    """Return scores of all positions by their names, and `CAPSULES`, by one pass over images."""
+    """Return scores of all positions by name, and `CAPSULES`."""
     parts = ("couplings",) if [*names] == [COUPLING] else evidence.PARTS
 
     def look(images, _):
@@ -114,15 +114,16 @@ def of_positions(model, made: Assemblies, names=OF_ROUTING, progress=iter) -> di
 
 
 def between(values: Tensor, classes: Tensor) -> Tensor:
-    """Values (N, ..., J) of the first class of each image (N, 2) less those of the second."""
+    """Return values (N, ..., J) of the first class of each image (N, 2) minus the second's."""
     picked = [values[torch.arange(len(values)), ..., classes[:, k]] for k in (0, 1)]
     return picked[0] - picked[1]
 
 
 def right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.ndarray:
-    """Return AUROC (3, N) of scores (N, ...) that should be high at the first whole.
+    """Return AUROC (3, N) of scores (N, ...), which should be high at the first whole.
 
-    They belong to parts (N, ...) of `made`, and these to wholes, as in `Seen`.
+    `part` and `whole` (N, ...) are the part and the whole of each score, as in `Seen`. The three
+    rows are those of `SUBSETS`.
     """
     scored, part, whole = scored.flatten(1), part.flatten(1), whole.flatten(1)
     own, kinds = made.part_wholes, made.part_types
@@ -134,12 +135,13 @@ def right(scored: Tensor, part: Tensor, whole: Tensor, made: Assemblies) -> np.n
     return np.stack([_areas(scored, *pair) for pair in pairs])
 
 
-@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
+@threadpool_limits.wrap(1, user_api="blas")  # BLAS threads spin while they wait for each other
 def alone(known: Tensor, made: Assemblies, seen: Seen, capsules: Tensor, grid: Grid, seed: int):
-    """Return what one position alone tells of its class (N, rows, columns, J), by a probe.
+    """Return log-probabilities (N, rows, columns, J) of classes from single positions, by a probe.
 
-    A logistic regression from the capsules (N, rows, columns, F) and the coordinates of a position
-    to the class of the whole that it sees, fitted on the images `made`, of which these are `known`.
+    A logistic regression predicts the class of the whole that a position sees from its `capsules`
+    (N, rows, columns, F) and coordinates. It is fitted on the images `made`, whose capsules are
+    `known`, and what they see is `seen`.
     """
     whole = seen.whole.flatten()
     chosen = (whole >= 0).nonzero().flatten()
@@ -155,13 +157,13 @@ def alone(known: Tensor, made: Assemblies, seen: Seen, capsules: Tensor, grid: G
 
 
 def _at_places(capsules: Tensor, grid: Grid) -> Tensor:
-    """Capsules and coordinates of each position of each image."""
+    """Return the capsules and coordinates of each position of each image."""
     centres = (grid.centres.float() / SIDE).expand(len(capsules), -1, -1, -1)
     return torch.cat([capsules, centres], 3).flatten(0, 2)
 
 
 def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
-    """Return AUROC as `assignment`, of couplings over votes from the true poses, or from types."""
+    """Return AUROC like `right`, for couplings from votes of the true poses, or of part types."""
     votes = truth.true_votes(made, parts, apart_px, poses=poses)
     scored = between(truth.routed(votes)[-1], made.classes)
     N, P = made.part_types.shape
@@ -169,9 +171,9 @@ def of_truth(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.n
 
 
 def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> dict[str, Tensor]:
-    """Return poses (N, E) of the true class, and whether it is predicted (N,).
+    """Return the poses (N, E) of the true class, and whether it is predicted (N,).
 
-    Of poses (N, J, E) and activations (N, J), for images of classes (N, W).
+    Arguments are poses (N, J, E) and activations (N, J), and the classes (N, W) of the images.
     """
     own = classes[:, 0]
     right = activations.argmax(1) == own
@@ -179,17 +181,19 @@ def answers(poses: Tensor, activations: Tensor, classes: Tensor) -> dict[str, Te
 
 
 def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
-    """Measure whether couplings of a position change with a part that it does not see.
+    """Measure whether the couplings of a position change with a part that it does not see.
 
-    In the other image of a pair the second part is rotated, which makes its class A the partner B.
-    Change is the coupling to A less that to B, in the image of A less in that of B: the mean over
-    the positions that see equal pixels, and there the first part most, or a distractor.
+    In the second image of a pair the second part is rotated, which turns class A into its partner
+    B. Let d be the coupling to A minus that to B. The change is d in the image of A minus d in the
+    image of B. It is averaged over positions that see equal pixels in both images, and that see
+    most of the first part, or of a distractor.
 
     Returns
     -------
-    change (2, R, N) of `SEES`, NaN for no such position; the standard deviation of the coupling to
-    A less that to B over all positions, in the last iteration; the largest difference of a capsule
-    between the images; and `answers` to the first images.
+    change   (2, R, N) for both of `SEES`; NaN without such a position.
+    sd       standard deviation of d over all positions, in the last iteration.
+    unequal  largest difference of a capsule between the images.
+    found    dict with `answers` for the first images.
     """
     other = truth.rotated(made)
     same = truth.same_field(made.images, other.images, grid)
@@ -212,8 +216,8 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
         changes = torch.stack([_mean_where(change, mask[rows]) for mask in masks])
         apart = first.require("children") - second.require("children")
         apart = apart.abs().amax(2).cpu().unflatten(1, first.grid).amax(1) * masks[0][rows]
-        said = answers(first.require("poses")[-1], first.require("lengths"), made.classes[rows])
-        return {"change": changes.movedim(2, 0), "own": less[0][-1], "apart": apart, **said}
+        found = answers(first.require("poses")[-1], first.require("lengths"), made.classes[rows])
+        return {"change": changes.movedim(2, 0), "own": less[0][-1], "apart": apart, **found}
 
     found = collected(look, made.images, progress)
     change = found["change"].movedim(0, 2).numpy()
@@ -221,13 +225,13 @@ def context(model, made: Assemblies, seen: Seen, grid: Grid, progress=iter):
 
 
 def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean of values (R, N, rows, columns) at the positions of a mask: (R, N), NaN for none."""
+    """Return the mean (R, N) of values (R, N, rows, columns) over a mask; NaN if it is empty."""
     total = torch.where(mask, values, 0.0).sum((2, 3))
     return total / torch.where(mask.any((1, 2)), mask.sum((1, 2)), torch.nan)
 
 
 def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> np.ndarray:
-    """Return the change of `context` (R, N) of one part, by votes of true poses or of types."""
+    """Return the change (R, N) of `context` for votes from the true poses, or from part types."""
     classes = torch.stack([made.classes[:, 0], truth.partner(made.classes[:, 0])], 1)
     less = []
     for one in (made, truth.rotated(made)):
@@ -239,7 +243,7 @@ def true_context(made: Assemblies, parts: int, apart_px: float, poses: bool) -> 
 
 
 def when_rotated(model, made: Assemblies) -> np.ndarray:
-    """Return predictions (3, A, N) 0 or 1: the class, its partner, any other; by angle."""
+    """Return predictions (3, A, N), 0 or 1, of the class, its partner, any other, by angle."""
     own, rows = made.classes[:, 0], []
     for angle in ANGLES_DEG:
         images = to_float(truth.rotated(made, math.radians(angle)).images)
@@ -252,7 +256,7 @@ def when_rotated(model, made: Assemblies) -> np.ndarray:
 def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
     """Return accuracy (D, N) and agreement of the other part's positions (D, N), by distance.
 
-    NaN in images that do not show the part completely at the largest distance.
+    Images that do not show the part completely at the largest distance are NaN.
     """
     whole, own = truth.inside(truth.moved(made, DISTANCES_PX[-1])), made.classes[:, 0]
     accuracy, agreement = [], []
@@ -272,10 +276,10 @@ def when_moved(model, made: Assemblies, grid: Grid) -> tuple[np.ndarray, np.ndar
 
 
 def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return squared errors and spreads (3, N) of true poses, predicted by ridge regression.
+    """Return squared errors and spreads (3, N) of true poses that ridge regression predicts.
 
-    Each row is vectors (N, E) and their images; the regression is fitted on the first, and the
-    others are predicted. The three are those of `POSE`.
+    Each row has vectors (N, E) and their images. The regression is fitted on the first row and
+    predicts the others. The first axis is `POSE`.
     """
     (fit, made), *tests = rows
     ridge = RidgeCV(PENALTIES).fit(fit.numpy(), _targets(made))
@@ -292,13 +296,13 @@ def pose_errors(rows: list[tuple[Tensor, Assemblies]]) -> list[tuple[np.ndarray,
 
 
 def _targets(made: Assemblies) -> np.ndarray:
-    """x, y, cosine and sine of the angle, and scale of the first whole: (N, 5)."""
+    """Return x, y, cosine and sine of the angle, and scale of the first whole: (N, 5)."""
     x, y, angle, scale = made.poses[:, 0].double().unbind(1)
     return torch.stack([x, y, angle.cos(), angle.sin(), scale], 1).numpy()
 
 
 def components(fit: Assemblies, others: list[Assemblies]) -> list[Tensor]:
-    """Return principal components of pixels (N, 16), of the images that they are fitted on."""
+    """Return principal components of pixels (N, 16) of `fit` and others; PCA is fitted on `fit`."""
     from sklearn.decomposition import PCA  # takes time to import
 
     pixels = [one.images.flatten(1).double().numpy() for one in (fit, *others)]
@@ -309,10 +313,10 @@ def components(fit: Assemblies, others: list[Assemblies]) -> list[Tensor]:
 
 
 def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
-    """Return AUROC (M, N) of maps for the whole against distractors, names (M,) and what lacks.
+    """Return AUROC (M, N) of maps for the whole against distractors, names (M,), and gaps.
 
-    Of maps of positions, at positions that see a part of either most; of maps of pixels, at lit
-    pixels of either.
+    Maps of positions are scored at positions that see most of a part of either, and maps of pixels
+    at lit pixels of either. The gaps are sentences on maps that the network does not have.
     """
     methods, left_out = attribution.methods(model, to_float(made.images[:1]), seed)
     lacks = missing(model, ("from_children", "interventions"))
@@ -344,22 +348,23 @@ def relevance(model, made: Assemblies, grid: Grid, seed: int, progress=iter):
 
 
 def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, Tensor]:
-    """Return what each position does for the activation of a class, (N, rows, columns) by name.
+    """Return the effect of each position on the activation of a class, (N, rows, columns) by name.
 
-    The capsules of a position are removed (their mean over these images in their place), or get
-    the couplings of the next image. NaN but at every fourth of the positions `wanted`.
+    The capsules of a position are replaced by their mean over these images, or get the couplings
+    of the next image. Only every fourth of the positions `wanted` is tested; the others are NaN.
     """
-    active, places = traced.require("child_activations"), wanted[0].numel()
+    active, positions = traced.require("child_activations"), wanted[0].numel()
     own, couplings = traced.require("children"), traced.require("couplings")[-1]
     means = own.mean(0), active.mean(0)
-    found = torch.full((2, len(own), places), torch.nan, dtype=torch.double)
+    found = torch.full((2, len(own), positions), torch.nan, dtype=torch.double)
+    position = torch.arange(own.shape[1]) % positions
     for b, c in enumerate(classes.tolist()):
         chosen = wanted[b].flatten().nonzero().flatten()[::TRIED]
-        at = torch.arange(own.shape[1]) % places == torch.cat([torch.tensor([-1]), chosen])[:, None]
+        at = position == torch.cat([torch.tensor([-1]), chosen])[:, None]  # the first row: none
         removed = own[b].where(~at[..., None], means[0]), active[b].where(~at, means[1])
         given = couplings[b].where(~at[..., None], couplings[(b + 1) % len(own)])
-        as_they_are = own[b].expand_as(removed[0]), active[b].expand_as(removed[1])
-        changed = (removed, None), (as_they_are, given)
+        unchanged = own[b].expand_as(removed[0]), active[b].expand_as(removed[1])
+        changed = (removed, None), (unchanged, given)
         for row, (children, how) in zip(found, changed, strict=True):
             left = from_children(model, *children, couplings=how)[:, c].double()
             row[b, chosen] = left[0] - left[1:]
@@ -369,7 +374,7 @@ def effects(model, traced: Trace, classes: Tensor, wanted: Tensor) -> dict[str, 
 def _areas(values: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
     """Return AUROC (N,) of values (N, ...) at the positions `first` against those at `second`.
 
-    The two have no position in common; one that is not finite is left out. NaN where none is left.
+    The masks are disjoint. Values that are not finite are left out; NaN if none is left.
     """
     known = values.isfinite()
     masks = ((chosen & known).flatten(1).numpy() for chosen in (second, first))
@@ -379,7 +384,7 @@ def _areas(values: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
 
 
 def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
-    """Measure a network on images that `assemblies` makes with these options from the seed."""
+    """Return the fields of a result for images of `assemblies` with these options and seed."""
     if n < COMPONENTS:
         raise ValueError(f"binding needs at least {COMPONENTS} images, got {n}")
     grid = truth.grid_of(model)
@@ -411,22 +416,22 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     pairs = {name: (change, spread) for name, change in zip(SEES, changes, strict=True)}
     fit = assemblies.make("validation", n, **options, seed=seed)
 
-    def said(network, within):  # of the images of the fit, inside and outside
+    def outputs(network, within):  # for the images of the fit, inside and outside
         before, after = (
             answers(*parents(network, to_float(made.images)), made.classes)
             for made in (fit, outside)
         )
         return [before, within, after]
 
-    said_of = {"pose": said(model, own)}
+    outputs_of = {"pose": outputs(model, own)}
     if untrained is not None:
         (change, _), spread, _, other = context(untrained, one, seen, grid)
         pairs[f"{SEES[0]}, untrained"] = change, spread
-        said_of["pose, untrained network"] = said(untrained, other)
-    rounds = changes.shape[1]
+        outputs_of["pose, untrained network"] = outputs(untrained, other)
+    iterations = changes.shape[1]
     for name, poses in ((CEILING, True), (FLOOR, False)):
         change = true_context(one, parts, apart, poses)
-        wanted = np.linspace(0, len(change) - 1, rounds).round().astype(int)
+        wanted = np.linspace(0, len(change) - 1, iterations).round().astype(int)
         pairs[name] = change[wanted], np.nan
     changes, spreads = map(np.stack, zip(*pairs.values(), strict=True))
     follows = np.where(np.isnan(changes), np.nan, (np.sign(changes) + 1) / 2)
@@ -436,15 +441,15 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
     some, few = (Assemblies(*(values[:most] for values in one)) for most in (SERIES, MAPPED))
     rotated = when_rotated(model, some)
     accuracy, agreement = when_moved(model, some, grid)
-    vectors = {name: [each["poses"] for each in rows] for name, rows in said_of.items()}
+    vectors = {name: [each["poses"] for each in rows] for name, rows in outputs_of.items()}
     vectors[f"{COMPONENTS} components of pixels"] = components(fit, [one, outside])
     counts, explained = draw_resamples(n, seed=seed), []
-    for three in vectors.values():  # of the images of the fit, and of both that it is measured on
+    for three in vectors.values():  # for the images of the fit, inside and outside
         errors = pose_errors(list(zip(three, (fit, one, outside), strict=True)))
         explained.append(stack(compare_explained(*each, counts).undrawn() for each in errors))
     maps, names, lacking = relevance(model, few, grid, seed, progress)
     angles = torch.rad2deg(torch.cat([one.poses[:, 0, 2], outside.poses[:, 0, 2]])).abs().numpy()
-    correct = torch.cat([each["right"] for each in said_of["pose"][1:]])
+    correct = torch.cat([each["right"] for each in outputs_of["pose"][1:]])
     bins = [(angles >= low) & (angles < high) for low, high in pairwise(BINS_DEG)]
     in_bins = np.stack([np.where(chosen, correct.numpy(), np.nan) for chosen in bins])
     return dict(
@@ -452,7 +457,7 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
         subsets=list(SUBSETS),
         assignment=_mean(np.stack(list(areas.values())), 0, 1),
         pairs=list(pairs),
-        iterations=[f"iteration {k + 1}" for k in range(rounds)],
+        iterations=[f"iteration {k + 1}" for k in range(iterations)],
         follows=_mean(follows, 0, 1),
         change=_mean(sizes),
         unequal=unequal,
@@ -480,9 +485,10 @@ def evaluate(model, n: int, options: dict, seed: int, progress=iter) -> dict:
 
 
 def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Estimate:
-    """Mean over images (..., N), NaN left out: Wilson's interval of shares, else Student's.
+    """Return means over images (..., N) without NaN, with Wilson's or Student's intervals.
 
-    Shares are values of 0, 1/2 and 1. Of differing numbers of images, `n` is the largest.
+    Wilson's are used if all values are 0, 1/2 or 1. If numbers of images differ, `n` is the
+    largest.
     """
     flat = values.reshape(-1, values.shape[-1])
     means, ends = np.full(len(flat), np.nan), np.full((len(flat), 2), np.nan)
@@ -504,9 +510,9 @@ def _mean(values: np.ndarray, low: float = -np.inf, high: float = np.inf) -> Est
 
 
 def _example(model, two, grid) -> dict:
-    """The first image of two wholes of unlike parts, and the wholes of its positions."""
-    unlike = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
-    one = type(two)(*(values[unlike][:1] for values in two))
+    """Return the first image of two wholes with different parts, and the whole of each position."""
+    differ = truth.partner(two.classes[:, 0]) != two.classes[:, 1]
+    one = type(two)(*(values[differ][:1] for values in two))
     less = of_positions(model, one, (COUPLING,))[COUPLING]
     less, true = between(less, one.classes)[0], see(one, grid).whole[0]
     found = torch.where(true < 0, -1, (less < 0).long())

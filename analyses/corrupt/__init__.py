@@ -17,24 +17,24 @@ RATIOS = ("mce", "relative_mce", "total", "relative_total")  # fields
 class Result(NamedTuple):
     """K networks on N images under C corruptions; errors are fractions, intervals are 95 %.
 
-    A difference is to the first network, the baseline, paired over the images. Ratios are to its
-    errors, also paired, and NaN where it has none.
+    Differences are to the first network, the baseline, paired over the images. Ratios are to its
+    errors, also paired, and NaN if it makes none.
     """
 
     networks: list[str]
     baseline: str  # the first
     corruptions: list[str]
     clean: Estimate  # (K,) error on the original images; Wilson
-    error: Estimate  # (K, C) Wilson
-    mean: Estimate  # (K,) error, mean over the corruptions; as `compare_shares`
+    error: Estimate  # (K, C) error under each corruption; Wilson
+    mean: Estimate  # (K,) mean error over the corruptions, by `compare_shares`
     total: Estimate  # (K,) relative total error: ratio of the sums over the corruptions; resampled
-    relative_total: Estimate  # (K,) the same of the excess over the clean error
+    relative_total: Estimate  # (K,) the same for the excess over the clean error
     examples: np.ndarray | None  # (1 + C, c, H, W) uint8: the first image, clean and corrupted
     n: int
     dataset: str
-    source: str  # of the corrupted images
+    source: str  # origin of the corrupted images
     mce: Estimate  # (K,) mean of the ratios over the corruptions
-    relative_mce: Estimate  # (K,) the same of the excess over the clean error
+    relative_mce: Estimate  # (K,) the same for the excess over the clean error
 
     axes = {
         **dict.fromkeys(("clean", "mean", *RATIOS), ("networks",)),
@@ -53,7 +53,7 @@ class Result(NamedTuple):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """Ratios of a single network to itself."""
+        """Estimates that only CSV has: ratios of a single network to itself."""
         return RATIOS if len(self.networks) == 1 else ()
 
 
@@ -86,7 +86,7 @@ class Corrupt(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Result:
-        """Corrupt every image (N, C, H, W) in every way, each by draws of its own."""
+        """Classify N images (N, C, H, W) under each corruption, which has its own random draws."""
         from capsviz.analyses.corrupt import measure
         from capsviz.statistics.comparison import draw_resamples
         from capsviz.tracing import right

@@ -11,11 +11,11 @@ from capsviz.results.panels import by_rows, dots, kind, name_rows, room
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
-LETTER = 0.055  # inches of a letter of the columns' names
+LETTER = 0.055  # inches: width of a letter in the names of columns
 
 
 def _name_rows(axes, result):
-    """Name a row for the clean images, one for each corruption, one for the mean."""
+    """Name the rows: the clean images, each corruption, and the mean."""
     names = ["clean", *(name.replace("_", " ") for name in result.corruptions), "mean of these"]
     name_rows(axes, names)
 
@@ -87,7 +87,7 @@ PANELS = {
 
 
 def table(result) -> tuple[list[str], list[list[str]], str]:
-    """Header, rows and caption; errors and ratios in percent, with their intervals."""
+    """Return header, rows and caption; errors and ratios are in percent, with intervals."""
     each = {name.replace("_", " "): result.error[:, c] for c, name in enumerate(result.corruptions)}
     each = {"clean": result.clean, **each, "mean of the corruptions": result.mean}
     ratios = () if result.unsaid else ("mce", "relative_mce", "total", "relative_total")
@@ -108,5 +108,5 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
 
 
 def _cell(one) -> str:
-    """An estimate; without the interval where there is none."""
+    """Return an estimate as text, without an interval if it has none."""
     return f"{one:.1f}" if np.isfinite(one.ci95).all() else number(float(one.value), ".1f")

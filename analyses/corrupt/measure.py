@@ -1,4 +1,4 @@
-"""Measures of `corrupt`: wrong answers, and errors, paired differences and ratios from them."""
+"""Measures of `corrupt`: corrupted images, errors, paired differences and ratios."""
 
 import zlib
 from dataclasses import replace
@@ -13,14 +13,14 @@ from capsviz.transforms import corruptions
 
 
 def generate(name: str, images: Tensor, seed: int, severity: int = 3) -> Tensor:
-    """Images under a corruption, whose draws depend on its name and the seed alone."""
+    """Return images under a corruption; random draws depend only on its name and the seed."""
     own = zlib.crc32(f"{name} {seed}".encode())
     draws = torch.Generator().manual_seed(own)
     return corruptions.apply(name, images, draws, severity)
 
 
 def statistics(clean, wrong, counts) -> dict[str, Estimate]:
-    """Return fields of a result by whether networks misclassify images, (K, N) and (K, C, N).
+    """Return the estimates of a result, from errors on images: `clean` (K, N), `wrong` (K, C, N).
 
     The first network is the baseline.
     """
@@ -41,7 +41,10 @@ def statistics(clean, wrong, counts) -> dict[str, Estimate]:
 
 
 def mean_of_ratios(error) -> np.ndarray:
-    """Errors (..., K, C) over the baseline's, mean over C; NaN where one of its is not above 0."""
+    """Return the mean over C of errors (..., K, C) divided by the baseline's.
+
+    It is NaN unless all errors of the baseline are above 0.
+    """
     own = error[..., :1, :]
     defined = (own > 0).all(-1)
     return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
@@ -50,8 +53,9 @@ def mean_of_ratios(error) -> np.ndarray:
 def _ratios(errors, n) -> Estimate:
     """Return `mean_of_ratios` of the first of errors (1 + R, K, C), with intervals by the others.
 
-    No interval where a resample has no ratio, nor, but for the baseline's own, where all have one:
-    networks that err on the same images are not known to err alike.
+    The interval is NaN if the ratio of a resample is undefined. For networks other than the
+    baseline it is also NaN if all resamples have the same ratio, as for errors on the same images:
+    this does not show that the ratio is exact.
     """
     ratios = mean_of_ratios(errors)
     drawn = ratios[1:]

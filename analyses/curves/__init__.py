@@ -15,28 +15,28 @@ from capsviz.cli.naming import slug
 from capsviz.statistics.words import number
 
 FILE = "epochs.csv"
-OPTIONAL = (  # empty for a network without a decoder, or not there in an older record
+OPTIONAL = (  # empty for a network without a decoder, or missing in an older record
     "train_margin_loss", "train_reconstruction_loss", "validation_sse",
 )  # fmt: skip
 
 
 class Result(NamedTuple):
-    """S runs; of each a number for every epoch that it has finished."""
+    """S runs, with a number for every finished epoch of each."""
 
     names: list[str]
     epochs: list[list[int]]  # from 1
-    train_loss: list[list[float]]  # mean over images of what training minimises
+    train_loss: list[list[float]]  # mean over images of the training objective
     train_accuracy: list[list[float]]  # 0 to 1
     train_margin_loss: list[list[float | None]]  # mean over images; None in older records
-    train_reconstruction_loss: list[list[float | None]]  # as minimised, before its weight; likewise
+    train_reconstruction_loss: list[list[float | None]]  # before its weight; likewise
     validation_accuracy: list[list[float]]  # 0 to 1
     validation_margin_loss: list[list[float]]  # mean over images
     validation_sse: list[list[float | None]]  # mean over images; None without a decoder
-    learning_rate: list[list[float]]  # of its last step; before 0.3, of the next one
+    learning_rate: list[list[float]]  # of the epoch's last step; before capsviz 0.3, of the next
     best: list[int]  # epoch of the highest validation accuracy
 
 
-QUANTITIES = Result._fields[2:-1]  # columns of a record; others may stand beside them
+QUANTITIES = Result._fields[2:-1]  # required columns of a record; it may have others
 
 
 class Curves(Analysis):
@@ -46,7 +46,7 @@ class Curves(Analysis):
     examples = "capsviz curves runs/mnist runs/mnist-2  # 5 s"
 
     def measure(self, inputs) -> Result:
-        """Return the curves of the run whose record lies beside the weights."""
+        """Return the curves of the run whose record is beside the weights."""
         (history,) = read([_folder(inputs)]).values()
         return joined({inputs.name: history})
 
@@ -76,7 +76,7 @@ class Curves(Analysis):
 
 
 def joined(histories: dict[str, dict[str, list]]) -> Result:
-    """Return the curves of runs, from the columns of their records by the names of the runs."""
+    """Return the curves of runs, from the columns of their records, by name of the run."""
     runs = list(histories.values())
     return Result(
         names=list(histories),
@@ -87,7 +87,7 @@ def joined(histories: dict[str, dict[str, list]]) -> Result:
 
 
 def _best(run: dict[str, list]) -> int:
-    """Return the best line, as `capsviz.training.history.best_epoch` does."""
+    """Return the index of the best epoch, like `capsviz.training.history.best_epoch`."""
     quality = list(zip(run["validation_accuracy"], run["validation_margin_loss"], strict=True))
     return max(range(len(quality)), key=lambda k: (quality[k][0], -quality[k][1]))
 
@@ -99,16 +99,16 @@ def _folder(inputs) -> Path:
 
 
 def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
-    """Return the columns of every run from their folders or CSV files, by its path below the rest.
+    """Return the columns of each run's folder or CSV file, by its path below the common folder.
 
-    ValueError for a run that is not there, is given twice, or whose file is not a whole record.
+    Raises ValueError for a run that is missing, is given twice, or has an incomplete record.
     """
     files = [_file(Path(run)) for run in runs]
-    places = [file.resolve() for file in files]
-    for file, place in zip(files, places, strict=True):
-        if places.count(place) > 1:
+    resolved = [file.resolve() for file in files]
+    for file, path in zip(files, resolved, strict=True):
+        if resolved.count(path) > 1:
             raise ValueError(f"'{file}' is given twice")
-    paths = [file.parent if file.name == FILE else file.with_suffix("") for file in places]
+    paths = [file.parent if file.name == FILE else file.with_suffix("") for file in resolved]
     shared = os.path.commonpath([path.parent for path in paths])
     names = [path.relative_to(shared).as_posix() for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -141,7 +141,7 @@ def _read(file: Path) -> dict[str, list]:
 
 
 def _number(name: str, text: str | None, line: int) -> float | None:
-    """Return the number in a cell; None for an empty or missing one of an optional column."""
+    """Return the number in a cell; None for an empty or missing cell of an optional column."""
     if name in OPTIONAL and not text:
         return None
     value = math.nan if not text else int(text) if name == "epoch" else float(text)

@@ -9,9 +9,9 @@ from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import rule
 
-LINES = ("-", "--", ":", "-.")  # another for each run, and colour: forty runs differ
-SPAN = 3  # highest over lowest value, from which an axis is logarithmic
-FEW = 15  # epochs of the longest run, up to which each epoch has a dot
+LINES = ("-", "--", ":", "-.")  # with ten colours they distinguish forty runs
+SPAN = 3  # if highest / lowest value is larger, the axis is logarithmic
+FEW = 15  # up to so many epochs, each epoch has a dot
 FIELDS = (  # field and title
     ("train_accuracy", "training error, %"),
     ("validation_accuracy", "validation error, %"),
@@ -23,11 +23,11 @@ FIELDS = (  # field and title
     ("learning_rate", "learning rate × 1000"),
 )
 BEST = {"marker": "o", "markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
-LONGEST = 44  # letters of the name of a run
+LONGEST = 44  # letters of the name of a run; longer names are cut
 
 
 def _values(result, field: str) -> list[np.ndarray]:
-    """Return the values of every run: errors in percent for accuracies; NaN for nothing."""
+    """Return the values of every run; accuracies as errors in percent, missing values as NaN."""
     runs = [np.array(run, float) for run in getattr(result, field)]
     if field.endswith("accuracy"):
         return [100 * (1 - run) for run in runs]
@@ -35,7 +35,7 @@ def _values(result, field: str) -> list[np.ndarray]:
 
 
 def _shown(field: str, result) -> bool:
-    """Whether any run has this quantity; ValueError for more runs than differ."""
+    """Return whether any run has this quantity; ValueError for more runs than line styles."""
     if len(result.names) > len(LINES) * len(COLOURS):
         raise ValueError(
             f"expected at most {len(LINES) * len(COLOURS)} runs, which is how many line styles "
@@ -65,7 +65,7 @@ def _panel(field: str, title: str, axes, result) -> None:
 
 
 def _scale(axes, values, field: str) -> None:
-    """Choose and label the y axis; a logarithmic one with zeros ends in a linear part."""
+    """Choose and label the y axis; a logarithmic axis with zeros has a linear part."""
     positive = values[values > 0]
     span = positive.max() / positive.min() if len(positive) else 0
     if field == "learning_rate":

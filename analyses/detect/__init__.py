@@ -13,22 +13,22 @@ SHARES = ("misclassified", "flagged", "undetected")
 
 
 class Result(NamedTuple):
-    """N test images in A sets, the unchanged ones first, by S = 5 scores; intervals are 95 %."""
+    """N images in each of A sets, unchanged images first, with S = 5 scores; 95 % intervals."""
 
     sets: list[str]  # A names
-    kinds: list[str]  # A of: clean, attack, adaptive, shifted, foreign
-    scores: list[str]  # S names, the winning capsule's distance first, then the controls
+    kinds: list[str]  # A, each clean, attack, adaptive, shifted or foreign
+    scores: list[str]  # S names: the distance of the winning capsule, then the controls
     values: np.ndarray  # (A, S, N) float32: L2 distances, pixels in [0, 1]; the last one random
     predicted: np.ndarray  # (A, N) class of the longest capsule
     labels: np.ndarray  # (N,) true classes of the test images
     validation: np.ndarray  # (V,) float32 distances of validation images
-    threshold: float  # 95th percentile of these
-    misclassified: Estimate  # (A,) share of misclassified images, the success of an attack; Wilson
+    threshold: float  # 95th percentile of `validation`
+    misclassified: Estimate  # (A,) share of misclassified images; Wilson
     flagged: Estimate  # (A,) share above the threshold; Wilson
     undetected: Estimate  # (A,) share misclassified and not flagged; Wilson
     auroc: Estimate  # (A - 1, S) against the unchanged images; Wilson
     gain: Estimate  # (A - 1, S - 1) AUROC of the winning capsule minus each control's; paired
-    missing: list[str]  # sets that were left out, and why
+    missing: list[str]  # sets that are left out, and why
     eps: list[float]
     steps: int
     classes: list[str]
@@ -86,9 +86,9 @@ class Detect(Analysis):
         fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
-        """Attack and rotate N images (N, C, H, W), at least 2, and score them by reconstruction.
+        """Attack and rotate N images (N, C, H, W), at least 2, and score their reconstructions.
 
-        The threshold is set on validation images of the same data set.
+        The threshold is from validation images of the same data set.
         """
         from capsviz.analyses.detect import measure as by
         from capsviz.statistics import detection
@@ -142,7 +142,7 @@ class Detect(Analysis):
         attacks.check(eps, steps)
 
     def in_figure_set(self, n, inputs, digit):
-        """Return 50 at most: every image is attacked many times."""
+        """Return at most 50 images, since each is attacked many times."""
         return min(max(n, 2), 50, len(inputs.dataset))
 
     def verdict(self, result) -> str:

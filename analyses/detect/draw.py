@@ -13,8 +13,8 @@ SHARES = {
     "misclassified": (COLOURS[4], "s", "misclassified"), "flagged": (COLOURS[0], "^", "flagged"),
     "undetected": (COLOURS[5], "o", "misclassified,\nnot flagged"),
 }  # fmt: skip
-LINE, NAMES = 0.12, 0.62  # inches: a line; names of the rows
-CELL, NARROWEST = 0.72, 0.5  # inches of an example, at most and at least
+LINE, NAMES = 0.12, 0.62  # inches: height of a line; width of the names of rows
+CELL, NARROWEST = 0.72, 0.5  # inches: largest and smallest width of an example
 
 
 def _distances(axes, result):
@@ -33,7 +33,7 @@ def _distances(axes, result):
 
 
 def _lines(result, width: float) -> tuple[int, int, float]:
-    """Return lines and columns of examples, and inches of a picture."""
+    """Return lines and columns of examples, and the width of a picture in inches."""
     lines = -(-len(result.sets) // int((width - NAMES) / NARROWEST))
     columns = -(-len(result.sets) // lines)
     return lines, columns, min((width - NAMES) / columns, CELL)

@@ -1,4 +1,4 @@
-"""The sets of images that `detect` gives to a network, and their scores."""
+"""Measures of `detect`: the sets of images, and their scores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ def sets(
     fill: Fill,
     seed: int,
 ) -> dict[str, tuple[str, Callable[[], Tensor]]]:
-    """Return name -> (kind, function that makes N images); the first are unchanged (N, C, H, W)."""
+    """Return name -> (kind, function that makes the N images), with the unchanged set first."""
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
     angles = low + (high - low) * torch.rand(len(images), generator=draws)
@@ -56,21 +56,24 @@ def sets(
 
 
 def of_validation(model, images: Tensor) -> tuple[np.ndarray, Tensor]:
-    """Return distances (N,) of images to the winning capsule's reconstruction, and averages
-    (J, C, H, W) of the images of each predicted class, of all where are none."""
+    """Return distances (N,) to the winning capsule's reconstruction, and averages (J, C, H, W).
+
+    The averages are over the images of each predicted class; for a class without any, over all.
+    """
     traced = trace(model, images, keep=("reconstruction", "lengths"))
     far = distance(images, traced.require("reconstruction")).numpy()
     lengths = traced.require("lengths")
     won = predict(lengths)
-    alike = [images[won == j] if (won == j).any() else images for j in range(lengths.shape[1])]
-    return far, torch.stack([some.mean(0) for some in alike])
+    groups = [images[won == j] if (won == j).any() else images for j in range(lengths.shape[1])]
+    return far, torch.stack([group.mean(0) for group in groups])
 
 
 def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarray, ...]:
     """Return distances (4, N), predicted classes (N,), first image and reconstruction (2, C, H, W).
 
-    Distances are to the reconstructions of the winning capsule, of a random other one, and of the
-    next image (of the last: the first), and to the average (J, C, H, W) of the class.
+    Distances are to four images: the reconstruction of the winning capsule, that of a random other
+    capsule, that of the next image (the first follows the last), and the average of the predicted
+    class in `averages` (J, C, H, W).
     """
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
@@ -83,10 +86,10 @@ def score(model, images: Tensor, averages: Tensor, seed: int) -> tuple[np.ndarra
 
 
 def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, list[str]]:
-    """Return validation images, n foreign images by their name, and what is missing.
+    """Return validation images, n foreign images by name of the set, and missing sets.
 
-    `foreign` names a data set, or a folder of pictures, which are prepared as `predict` does;
-    ValueError if it has no n images that fit. None: another data set, if it is at hand.
+    `foreign` names a data set, or a folder of pictures, which are prepared as in `predict`. Raises
+    ValueError if it does not have n images that fit. None: another data set, if it is available.
     """
     held = other_images(inputs, attacks.HELD_OUT).images
     usual = "mnist" if inputs.dataset.name == "fashion_mnist" else "fashion_mnist"
@@ -97,9 +100,9 @@ def beside(inputs, n: int, foreign: str | None = None) -> tuple[Tensor, dict, li
         frame = pictures.frame(inputs.model)
         some = torch.cat([pictures.prepare(path, frame).image for path in paths[:n]])
         return held, {Path(name).resolve().name: some}, []
-    place = None if inputs.dataset.loader in pictures.OWN else inputs.data_dir  # not of one's own
+    own = inputs.dataset.loader in pictures.OWN  # then `data_dir` has the user's own images
     try:
-        other = data.load(name, "test", place, download=False)
+        other = data.load(name, "test", None if own else inputs.data_dir, download=False)
         _require_fit(name, n, len(other), other.image_shape, shape)
     except (FileNotFoundError, ValueError) as error:
         if foreign is not None:
@@ -116,8 +119,8 @@ def _require_fit(name: str, n: int, there: int, own: tuple, shape: tuple) -> Non
 def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
     """Return the AUROC (A - 1, S) of sets (A, S, N) against the first, and gains (A - 1, S - 1).
 
-    A gain is the first score's AUROC minus that of a control, on the same draws. Draws of sets of
-    other images, `foreign` (A,), are not paired.
+    A gain is the AUROC of the first score minus that of a control, on the same resamples. Images of
+    `foreign` sets (A,) are resampled independently, others together with the unchanged image.
     """
     clean, *others = values
     each = zip(others, foreign[1:], strict=True)

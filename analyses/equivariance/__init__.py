@@ -10,8 +10,8 @@ from capsviz.statistics.replicates import at_most_one
 from capsviz.statistics.words import in_a_row, sentence, untrained_of
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
-STEPS = (0, -1, -1 / 2, 1 / 2, 1)  # of the reach, the unwarped image first
-FIT, FIT_LAW = 500, 150  # training images of a class that a map is fitted on; with --law
+STEPS = (0, -1, -1 / 2, 1 / 2, 1)  # multiples of the reach, the unwarped image first
+FIT, FIT_LAW = 500, 150  # training images per class to fit a map on; with --law
 SEEDS, SEEDS_LAW = 5, 3  # untrained networks of each preset; with --law
 LAWS = (
     "own map, whole warp",
@@ -22,8 +22,8 @@ LAWS = (
     "one shift",
 )
 OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
-BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
-MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # fields, by what they explain
+BASELINES = (OWN, SHIFT)  # laws are compared with these
+MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # row of the table -> field
 
 Fit = Annotated[
     int | None,
@@ -48,30 +48,30 @@ Seeds = Annotated[
 
 
 class Result(NamedTuple):
-    """S kinds of vectors of N images, F warps of A sizes; R2 on images that no fit saw.
+    """S kinds of vectors of N images, F warps of A sizes; R2 on images that no fit has used.
 
-    Intervals are 95 %. A difference is less the first kind's, paired over the images.
+    Intervals are 95 %. Differences are to the first kind, paired over the images.
     """
 
     warps: list[str]  # F names
-    units: list[str]  # after a size
-    labels: list[str]  # what a size is
+    units: list[str]  # F units of the sizes
+    labels: list[str]  # F meanings of the sizes
     neutral: np.ndarray  # (F,) the size that changes nothing
-    sizes: np.ndarray  # (F, A) in that unit
+    sizes: np.ndarray  # (F, A) in `units`
     sources: list[str]  # S names, the first network's pose first, then its controls
-    dimensions: list[int]  # numbers in a vector
-    kept: int  # of them, at most, by PCA
+    dimensions: list[int]  # S numbers of dimensions of a vector
+    kept: int  # largest number of dimensions after PCA
     fitted: Estimate  # (S, F, A) R2 of the affine map
     unchanged: Estimate  # (S, F, A) R2 of the unwarped image's vector
     mean: Estimate  # (S, F) R2 of the affine maps of all sizes together
-    probe: Estimate  # (S, F) R2 of the size read from a vector
+    probe: Estimate  # (S, F) R2 of the size predicted from a vector
     n: int
     dataset: str
-    fit_counts: list[int]  # T images a class, ascending; fits above: of the last, or of halves
-    by_count: Estimate  # (S, F, T) `mean` of fits on so many
-    fit_of: str  # what the fits are on
-    seeds: int  # of an untrained network
-    notes: list[str]  # what could not be had
+    fit_counts: list[int]  # T images per class, ascending; the other fits are on the last number
+    by_count: Estimate  # (S, F, T) `mean` of fits on so many images
+    fit_of: str  # images that the fits are on
+    seeds: int  # untrained networks of each preset
+    notes: list[str]  # what is missing, and why
     fill: str = "black"  # of `transforms.Fill`
 
     axes = {
@@ -109,7 +109,7 @@ class AffineMaps(_OverNetworks):
     figure_set = {  # all warps take five times as long
         "warp": ("rotation",),
         "seeds": 3,
-        "fit": lambda n: min(FIT, max(8, n // 6)),  # of ten classes, more than are measured
+        "fit": lambda n: min(FIT, max(8, n // 6)),  # with ten classes, more than the n images
     }
     slow = True
     headline = ("mean", "probe")
@@ -120,7 +120,7 @@ class AffineMaps(_OverNetworks):
     ):  # fmt: skip
         """Compare networks over N images (N, C, H, W).
 
-        Fits are on the training split; where there is none, the halves of the images take turns.
+        Fits are on the training split. Without one, the two halves of the images take turns.
         """
         from capsviz.analyses.equivariance import fits
         from capsviz.analyses.equivariance.measure import compare
@@ -174,24 +174,24 @@ def reach(result, f: int) -> str:
 class Law(NamedTuple):
     """S kinds of vectors of N images under F whole warps, predicted in L ways; intervals: 95 %.
 
-    Differences are less the first kind's, paired over the images.
+    Differences are to the first kind, paired over the images.
     """
 
     warps: list[str]  # F names
-    units: list[str]  # after a size
+    units: list[str]  # F units of the sizes
     sizes: np.ndarray  # (F, 4) -whole, -half, half, whole
     laws: list[str]  # L ways to predict
     sources: list[str]  # S names, the first network's pose first, then its controls
-    dimensions: list[int]  # (S,) numbers in a vector
+    dimensions: list[int]  # S numbers of dimensions of a vector
     explained: Estimate  # (S, F, L) R2 of the vector under the whole warp
     change: Estimate  # (S, F, L) R2 of its change
-    to_own: Estimate  # (S, F, L) `explained` less that of the own map, paired
+    to_own: Estimate  # (S, F, L) `explained` minus that of the own map, paired
     n: int
     dataset: str
-    fit_count: int  # images of each class that a map is fitted on
-    fit_of: str  # what they are
-    seeds: int  # of an untrained network
-    notes: list[str]  # what could not be had
+    fit_count: int  # images per class to fit a map on
+    fit_of: str  # images that the fits are on
+    seeds: int  # untrained networks of each preset
+    notes: list[str]  # what is missing, and why
     fill: str = "black"  # of `transforms.Fill`
 
     axes = dict.fromkeys(("explained", "change", "to_own"), ("sources", "warps", "laws"))
@@ -252,7 +252,10 @@ class Laws(_OverNetworks):
 
 
 def _holds(result, f: int) -> str:
-    """Which laws of a warp explain more than in untrained networks, of vector and change alike."""
+    """Return a sentence on the laws of a warp that explain more than in untrained networks.
+
+    They must explain more of both the vector and its change.
+    """
     name, both = result.warps[f], (result.explained, result.change)
     if np.isnan(result.change.value[0, f]).any():
         return f"Under {name}, all images of a class change alike: one shift is the whole law."
@@ -271,7 +274,7 @@ def _holds(result, f: int) -> str:
 
 
 def warp_sizes(name: str, composed: bool = False) -> np.ndarray:
-    """Return sizes (5,) of a warp by `STEPS`; if `composed`, two halves in a row are the whole."""
+    """Return sizes (5,) of a warp by `STEPS`; if `composed`, two half warps give the whole."""
     from capsviz.transforms.warps import family
 
     steps = np.array(STEPS)

@@ -1,4 +1,4 @@
-"""Panels of `equivariance`: R2 by size of each warp, what can be read off, and R2 by law."""
+"""Panels of `equivariance`: R2 by size of each warp, R2 of the probes, and R2 by law."""
 
 import math
 from functools import partial
@@ -11,7 +11,7 @@ from capsviz.results.panels import band, dots, kind, look, rows_from
 from capsviz.statistics.estimate import Estimate
 
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
-LOWEST = -0.6  # of the axes of R2: lower values run out of them
+LOWEST = -0.6  # lower end of the axes of R2
 
 
 def _by_count(warp: str, axes, result):
@@ -36,7 +36,7 @@ def _look(s: int) -> dict:
 
 
 def _labels(result, most: float = math.inf) -> list[str]:
-    """Return the kinds of vectors for the key; longer ones than `most` were reduced by PCA."""
+    """Return legend labels of the kinds of vectors; those longer than `most` are PCA components."""
     return [
         f"{name}, {count:,} numbers" if count <= most else f"{name}, {most} components of {count:,}"
         for name, count in zip(result.sources, result.dimensions, strict=True)
@@ -85,7 +85,7 @@ def _in_rows(axes, kinds, estimate, names, label):
 
 
 def _counted(warp: str, result) -> bool:
-    """Whether the number of images is shown: of the first warp, and of many of one more."""
+    """Return whether R2 by number of images is shown: for the first warp, and one more of many."""
     some = [0, len(result.warps) // 2][: 1 + (len(result.warps) > 3)]
     return warp in [result.warps[f] for f in some] and len(result.fit_counts) > 1
 

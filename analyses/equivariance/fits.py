@@ -1,4 +1,4 @@
-"""Fits for `equivariance`: ridge regressions on some images of a class, errors on others."""
+"""Fits of `equivariance`: ridge regressions on some images of a class, errors on others."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,40 +10,40 @@ from capsviz.statistics.estimate import stack
 from capsviz.statistics.runs import fields_over_draws
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
-LEAST = 8  # images of a class
-NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
+LEAST = 8  # fewest images of a class
+NOTHING = 1e-8  # share of the squares of all changes; less about their mean is rounding
 R2 = dict.fromkeys(
     ("fitted", "unchanged", "mean", "probe", "by_count", "explained", "change"), -np.inf
-)  # fields, and their lower bounds
-WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size, for laws
+)  # fields, and their lower limits
+WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # indices of the sizes, for laws
 
 
 class Errors(NamedTuple):
-    """Squared errors of N images by fits on others, and what they share."""
+    """Squared errors on N images of predictions by fits on others."""
 
-    fitted: np.ndarray  # (A, N) of the vector at each size, from the unwarped image's
+    fitted: np.ndarray  # (A, N) of the affine maps of the unwarped image's vector
     unchanged: np.ndarray  # (A, N) of the unwarped image's vector itself
     spread: np.ndarray  # (A, N) of the class's mean vector at that size
-    read: np.ndarray  # (N,) of the size read from a vector, mean over sizes
+    read: np.ndarray  # (N,) of the size predicted from a vector, mean over sizes
     range: np.ndarray  # (N,) of the mean size
-    by_count: np.ndarray  # (T, N) as `fitted`, sum over sizes, by fits on fewer images
+    by_count: np.ndarray  # (T, N) like `fitted`, summed over sizes, by fits on fewer images
 
 
 class LawErrors(NamedTuple):
-    """Squared errors of N images' vectors, both whole warps together."""
+    """Squared errors on the vectors of N images, summed over both whole warps."""
 
-    predicted: np.ndarray  # (L, N) by each law
-    spread: np.ndarray  # (N,) by the class's mean vector under that warp
-    change: np.ndarray  # (N,) by the class's mean change; NaN where that is all of it
+    predicted: np.ndarray  # (L, N) of each law
+    spread: np.ndarray  # (N,) of the class's mean vector under that warp
+    change: np.ndarray  # (N,) of the class's mean change; NaN if all images change equally
 
 
 def counts(most: int) -> list[int]:
-    """Images a class of the curve: `most` and down from it by halves, at least `LEAST`."""
+    """Return images per class of the curve: `most`, and halves of it down to `LEAST`."""
     return [most >> k for k in range(4, -1, -1) if most >> k >= LEAST] or [most]
 
 
 def of_vectors(values: np.ndarray, data, sizes: np.ndarray, dimensions: int) -> Errors:
-    """Return errors of affine maps of vectors (1 + A, X, F), class by class on every fold."""
+    """Return errors of affine maps of vectors (1 + A, X, F), fitted per class and fold."""
 
     def errors_of(test, training, _):
         return of_class(test, training, sizes, dimensions, data.fit)
@@ -54,8 +54,8 @@ def of_vectors(values: np.ndarray, data, sizes: np.ndarray, dimensions: int) -> 
 def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, labels: None) -> list:
     """Return arrays (..., N) of errors of vectors, in the order of the images.
 
-    `errors_of` has the vectors of a class's images, those of their fits, and what is `shared` by
-    all classes of a fold.
+    `errors_of` gets the vectors of a class's images, those of its fits, and the value of `shared`
+    for all classes of a fold.
     """
     parts, order = [], []
     for measured, fitted in data.folds:
@@ -69,10 +69,10 @@ def _by_class(errors_of, values: np.ndarray, data, shared=lambda training, label
 
 
 def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit: int) -> Errors:
-    """Fit on M images of one class, (1 + A, M, F), and measure on N others of it, (1 + A, N, F).
+    """Fit on M images of one class, (1 + A, M, F), and return errors on N others, (1 + A, N, F).
 
     The unwarped images come first, as in `sizes`. Vectors longer than `dimensions` are reduced by
-    the PCA of `training` at all sizes; the curve's fits are on the first `fit` images and on fewer.
+    the PCA of `training` at all sizes. The fits of `by_count` are on at most `fit` images.
     """
     training, test = _reduce(training, test, dimensions)
     A, N = len(sizes) - 1, test.shape[1]
@@ -95,7 +95,7 @@ def of_class(test: np.ndarray, training: np.ndarray, sizes, dimensions: int, fit
 
 
 def laws_of_vectors(values: np.ndarray, data, *_) -> LawErrors:
-    """Return errors of each law, of vectors (5, X, F) by size in the order of `STEPS`."""
+    """Return errors of each law on vectors (5, X, F); the first axis has the order of `STEPS`."""
 
     def of_all_classes(training, labels):
         return affine(*_ends(training)), affine(*_ends(_centred(training, labels)))
@@ -107,7 +107,7 @@ def laws_of_vectors(values: np.ndarray, data, *_) -> LawErrors:
 
 
 def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Vectors (5, M, E) less the mean of their class at each size."""
+    """Subtract from vectors (5, M, E) the mean of their class at each size."""
     centred = values.astype(float)
     for k in np.unique(labels):
         centred[:, labels == k] -= centred[:, labels == k].mean(1, keepdims=True)
@@ -115,11 +115,10 @@ def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def laws_of_class(test: np.ndarray, training: np.ndarray, shared):
-    """The fields of `LawErrors`, of images (5, N, E) by fits on others of their class (5, M, E),
-    and the squares (N,) of the whole change.
+    """Return the fields of `LawErrors` and the squares (N,) of the whole change.
 
-    The map of all classes, and their matrix between vectors less the mean of the class, are of fits
-    on all classes.
+    Images are (5, N, E), and those of the fits on their class (5, M, E). `shared` has two fits on
+    all classes: their common map, and their common matrix between centred vectors.
     """
     one_map, one_matrix = shared
     start, ends = _ends(training)
@@ -146,21 +145,21 @@ def laws_of_class(test: np.ndarray, training: np.ndarray, shared):
 
 
 def _ends(values: np.ndarray):
-    """Vectors of unwarped images (N, E), and under both whole warps (2, N, E)."""
+    """Return vectors of unwarped images (N, E), and under both whole warps (2, N, E)."""
     values = np.asarray(values, float)
     return values[0], values[[WHOLE_DOWN, WHOLE_UP]]
 
 
 def _both(difference: np.ndarray) -> np.ndarray:
-    """Return squares of both whole warps together: (2, N, E) -> (N,)."""
+    """Return squares summed over both whole warps: (2, N, E) -> (N,)."""
     return _squares(difference).sum(0)
 
 
 def affine(sources: np.ndarray, targets: np.ndarray):
-    """Affine maps from vectors (M, E) to A others of their kind (A, M, E), as one function.
+    """Return affine maps from vectors (M, E) to A targets of their kind (A, M, E), as one function.
 
-    Each is shrunk towards the mean of its target, or towards no change: whichever predicts better,
-    left-out vector by left-out vector.
+    Each is shrunk towards the mean of its target, or towards no change, whichever has the lower
+    leave-one-out error.
     """
     to_mean, mean_errors = ridge(sources, targets)
     to_source, change_errors = ridge(sources, targets - sources)
@@ -169,10 +168,10 @@ def affine(sources: np.ndarray, targets: np.ndarray):
 
 
 def ridge(sources: np.ndarray, targets: np.ndarray):
-    """Linear maps with an offset from vectors (M, E) to A targets (A, M, K), and their errors (A,).
+    """Return ridge regressions from vectors (M, E) to A targets (A, M, K), and their errors (A,).
 
-    Penalties go with the variance of the vectors; each target has the one with the least error of
-    vectors left out one by one, which the leverages tell without fitting anew.
+    Penalties are relative to the variance of the vectors. Each target has the penalty with the
+    lowest leave-one-out error, which is computed from the leverages.
     """
     centre, middle = sources.mean(0), targets.mean(1, keepdims=True)
     U, s, V = np.linalg.svd(sources - centre, full_matrices=False)
@@ -191,7 +190,7 @@ def ridge(sources: np.ndarray, targets: np.ndarray):
 
 
 def _reduce(training, test, dimensions: int):
-    """Both by the principal components of `training`, all its sizes."""
+    """Return both in the principal components of `training` at all sizes."""
     rows = training.reshape(-1, training.shape[2]).astype(float)
     count = min(dimensions, *rows.shape)
     if rows.shape[1] <= dimensions:
@@ -212,8 +211,8 @@ def _squares(difference: np.ndarray) -> np.ndarray:
 def explained(errors: list[list[list]], over: Callable, counts: np.ndarray) -> dict:
     """Return fields of a result from the errors of F warps and S kinds of vectors, by resamples.
 
-    `over` makes fields of the errors of S vectors. A kind has one network, or one for each draw of
-    the controls; the axis of the warps comes after that of the kinds.
+    `over` returns fields for the errors of S kinds. A kind has one network, or one for each draw of
+    the controls. The axis of the warps comes after that of the kinds.
     """
     each = []
     for rows in errors:

@@ -1,4 +1,4 @@
-"""Vectors of images and of warped images, and the errors of fits on others, for `equivariance`."""
+"""Measures of `equivariance`: vectors of images and warped images, and the errors of fits."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,21 +19,21 @@ from capsviz.tracing import features
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import family, family_matrix, warp
 
-WARPED = 512  # images at a time
+WARPED = 512  # images per batch
 PIXELS, RANDOM = None, "pixels along random directions"
 
 
 class Data(NamedTuple):
-    """Images that are measured, those that are fitted on behind them, and who is fitted on whom."""
+    """Images to measure, followed by images to fit on, and the folds."""
 
     images: Tensor  # (X, C, H, W)
     labels: np.ndarray  # (X,)
-    folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows of their fits
-    fit: int  # images of each class that a map is fitted on
+    folds: list[tuple[np.ndarray, np.ndarray]]  # rows to measure, rows to fit on
+    fit: int  # images per class to fit a map on
     notes: list[str]
 
 
-@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
+@threadpool_limits.wrap(1, user_api="blas")  # BLAS threads spin while they wait for each other
 def compare(
     networks: dict[str, Any],
     images: Tensor,
@@ -51,25 +51,27 @@ def compare(
     directions: bool = False,
     progress=iter,
 ) -> tuple[dict[str, Any], int, int]:
-    """Warp N images (N, C, H, W), and training images to fit on, for K networks and the pixels.
-
-    Return the fields that both results have and those of `over`, the numbers in a pose, and the
-    images of each class that maps were fitted on.
+    """Compare K networks and the pixels on warps of N images (N, C, H, W), by fits on others.
 
     Parameters
     ----------
-    by_size     sizes (1 + A,) of each warp by its name, the neutral one first.
-    errors_of   errors of vectors (1 + A, X, F) of data, by the sizes and the numbers in a pose.
-    over        fields of the errors of S kinds of vectors, under the resamples.
-    fit         training images to fit on, of each class. Without any, the halves of each class of
-                the images take turns.
+    by_size     sizes (1 + A,) of each warp by name, the neutral one first.
+    errors_of   function from vectors (1 + A, X, F), data, sizes and dimensions of a pose to errors.
+    over        function from the errors of S kinds of vectors and resamples to fields.
+    fit         training images per class to fit on. Without training images, the halves of each
+                class of the images take turns.
     seeds       untrained networks of each preset, and draws of random directions.
-    directions  compares pixels along random directions, too.
+    directions  include pixels along random directions.
+
+    Returns
+    -------
+    The fields that both results share and those of `over`, the number of dimensions of a pose, and
+    the images per class that maps were fitted on.
 
     Raises
     ------
-    ValueError  for a first network without capsules, or fewer than 8 images of a class to fit on,
-                or 2 to measure.
+    ValueError  for a first network without capsules, fewer than 8 images of a class to fit on, or
+                fewer than 2 to measure.
     """
     require_two(len(images))
     data = gather(images, labels, fit, **training_images(inputs, fit))
@@ -80,24 +82,24 @@ def compare(
     def untrained(seed):
         for name, one in checkpoint.controls(model, seed, images, notes=notes):
             yield f"{first} {name}", one
-            del one  # a network is in memory after the other
+            del one  # only one network is in memory at a time
 
     def random(seed):
         draw, shape = np.random.default_rng(seed), (images[0].numel(), pose)
         yield RANDOM, draw.standard_normal(shape, np.float32)
 
     draws = range(seed, seed + (max(1, seeds) if directions else 0))
-    turns: list[Callable[[], Iterable[tuple[str, Any]]]] = [
+    jobs: list[Callable[[], Iterable[tuple[str, Any]]]] = [
         lambda: [("pixels", PIXELS)],  # the longest vectors, while no network holds memory
         *(partial(random, one) for one in draws),
         lambda: [(first, model)],
         *(partial(untrained, one) for one in range(seed, seed + seeds)),
         lambda: others,
     ]
-    errors: dict[str, list[list]] = {}  # of each kind of vectors: of each draw, by warp
+    errors: dict[str, list[list]] = {}  # kind of vectors -> draws -> warps
     dimensions = {}
-    for turn in progress(turns):
-        for kind, source in turn():
+    for job in progress(jobs):
+        for kind, source in job():
             own, dimensions[kind] = _errors(source, data, by_size, errors_of, pose, fill)
             errors.setdefault(kind, []).append(own)
             del source
@@ -122,7 +124,7 @@ def compare(
 
 
 def _errors(source, data: Data, by_size, errors_of, pose: int, fill: Fill) -> tuple[list, int]:
-    """Return the errors of a source's vectors by warp, and the numbers in a vector."""
+    """Return the errors of a source's vectors by warp, and the dimensions of a vector."""
     before, errors = vectors(source, data.images, data.labels), []
     height, width = data.images.shape[2:]
     for name, sizes in by_size.items():
@@ -139,9 +141,9 @@ def _errors(source, data: Data, by_size, errors_of, pose: int, fill: Fill) -> tu
 
 
 def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Data:
-    """Return which images are measured and which are fitted on, by class.
+    """Return the images to measure and to fit on.
 
-    ValueError for fewer than `LEAST` images of a class to fit on.
+    Raises ValueError for fewer than `LEAST` images of a class to fit on.
     """
     images, labels = images.cpu(), labels.cpu().numpy()
     own = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}
@@ -177,7 +179,7 @@ def gather(images, labels, fit: int, *, fit_images=None, fit_labels=None) -> Dat
 
 
 def vectors(source, images: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Return the vectors (X, F) of a network, of the pixels, or of these along directions."""
+    """Return vectors (X, F): features of a network, pixels, or pixels along random directions."""
     if isinstance(source, torch.nn.Module):
         return features(source, images, torch.from_numpy(labels)).numpy()
     pixels = images.flatten(1).numpy()

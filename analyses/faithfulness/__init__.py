@@ -16,24 +16,24 @@ SHARES = ("curves", "deletion", "insertion", "infidelity")
 
 
 class Result(NamedTuple):
-    """One image under M maps, controls first."""
+    """M maps of one image, controls first."""
 
     image: np.ndarray  # (C, H, W) uint8
     names: list[str]  # (M,)
     maps: np.ndarray  # (M, H, W) float32, positions of capsules as rectangles
-    shares: np.ndarray  # (S,) of the pixels that are removed, or shown
+    shares: np.ndarray  # (S,) share of the pixels that are removed, or shown
     deletion: np.ndarray  # (M, S) score of the class
-    insertion: np.ndarray  # (M, S)
+    insertion: np.ndarray  # (M, S) score of the class
     deletion_area: np.ndarray  # (M,)
     insertion_area: np.ndarray  # (M,)
     infidelity: np.ndarray  # (M,) in [0, 1]
     random_maps: np.ndarray  # (M, H, W) float32, of the network with random weights
-    correlation: np.ndarray  # (M,) of ranks, of the two maps; NaN: of the random order
-    left_out: list[str]  # what the network has no map for, and why
+    correlation: np.ndarray  # (M,) rank correlation of the two maps; NaN for the random order
+    left_out: list[str]  # maps that the network does not have, and why
     target: int  # class that is explained
-    label: int | None  # true class, if it is known
+    label: int | None  # true class, if known
     classes: list[str]
-    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
+    quantity: dict[str, str] | None = None  # quantity of the routing map; None: c (û·v̂)
 
 
 class OneImage(Analysis):
@@ -46,7 +46,7 @@ class OneImage(Analysis):
         self, network, image, label, *, classes, target: Target = "predicted", steps: Steps = 8,
         seed: Seed = 0,
     ):  # fmt: skip
-        """Judge the maps of one image (1, C, H, W)."""
+        """Measure the maps of one image (1, C, H, W)."""
         import torch
         from torch.nn.functional import interpolate
 
@@ -76,8 +76,8 @@ class OneImage(Analysis):
 
         names = list(methods)
         areas = torch.trapezoid(drawn[:, :, 0], shares).numpy()
-        pairs = zip(own, later, strict=True)
-        correlation = torch.cat([measures.alike(one.own, other.own) for one, other in pairs])
+        pairs = [(one.own, other.own) for one, other in zip(own, later, strict=True)]
+        correlation = torch.cat([measures.rank_correlation(*pair) for pair in pairs])
         correlation[names.index(maps.RANDOM)] = torch.nan
         return Result(
             image=to_uint8(image[0]),
@@ -108,24 +108,24 @@ class OneImage(Analysis):
 
 
 class Statistics(NamedTuple):
-    """N images under M maps, controls first; differences are to pixels in random order."""
+    """M maps of N images, controls first; differences are to pixels in random order."""
 
     names: list[str]  # (M,)
-    shares: np.ndarray  # (S,) of the pixels that are removed, or shown
+    shares: np.ndarray  # (S,) share of the pixels that are removed, or shown
     curves: Estimate  # (2, M, S) mean score of the class: deletion, insertion
     deletion: Estimate  # (M,) area
     insertion: Estimate  # (M,) area
     gap: Estimate  # (M,) insertion minus deletion
-    infidelity: Estimate  # (M,) in [0, 1]; its n: images of which some square changes the score
-    routed_less: Estimate | None  # (M,) gap of the routing map minus each one's; None: no such map
+    infidelity: Estimate  # (M,) in [0, 1]; its n counts images whose score some square changes
+    routed_less: Estimate | None  # (M,) gap of the routing map minus that of each map; None: no map
     stages: list[str]  # (L,) lowest layer with random weights; all above it have them too
-    sanity: Estimate  # (M, L) correlation with the map before; its n: draws; NaN: none
-    left_out: list[str]  # what the network has no map for, and why
+    sanity: Estimate  # (M, L) rank correlation with the map before; n counts draws; NaN: undefined
+    left_out: list[str]  # maps that the network does not have, and why
     target: str  # "predicted" or "true": the class that is explained
     n: int
     classes: list[str]
     dataset: str
-    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
+    quantity: dict[str, str] | None = None  # quantity of the routing map; None: c (û·v̂)
 
     axes = {
         "curves": (("deletion", "insertion"), "names", "shares"),
@@ -156,7 +156,7 @@ class OverImages(Analysis):
         self, network, images, labels, *, classes, dataset, progress=iter,
         target: Target = "predicted", steps: Steps = 8, seed: Seed = 0,
     ):  # fmt: skip
-        """Judge the maps of N images (N, C, H, W) with labels (N,), at least 2."""
+        """Measure the maps of N images (N, C, H, W) with labels (N,), at least 2."""
         import torch
 
         from capsviz.analyses.faithfulness import measures
@@ -199,7 +199,7 @@ class OverImages(Analysis):
 
 
 def compared(result) -> str:
-    """Say than which maps the routing map is more and less faithful, and what was left out."""
+    """Return sentences on the maps that are less and more faithful than the routing map."""
     texts = result.left_out
     if result.routed_less is not None:
         less = result.routed_less
@@ -213,21 +213,21 @@ def compared(result) -> str:
 
 
 class Units(NamedTuple):
-    """N images under M maps, controls first; differences are to the constant map."""
+    """M maps of N images, controls first; differences are to the constant map."""
 
     names: list[str]  # (M,)
-    shares: np.ndarray  # (S,) of the units that are removed, or there alone
+    shares: np.ndarray  # (S,) share of the units that are removed, or shown alone
     curves: Estimate  # (2, M, S) mean activation of the class: deletion, insertion
     accuracy: Estimate  # (2, M, S)
     deletion: Estimate  # (M,) area
     insertion: Estimate  # (M,) area
     gap: Estimate  # (M,) insertion minus deletion
-    routed_less: Estimate | None  # (M,) gap of the routing map minus each one's
+    routed_less: Estimate | None  # (M,) gap of the routing map minus that of each map
     accuracy_gap: Estimate  # (M,) insertion minus deletion of the accuracy
     apart: Estimate | None  # (M,) AUROC: positions of the object against others; None: one object
     over: str  # "positions", "capsules" or "pixels"
     scene: str  # "clean", "cluttered" or "two-digits"
-    left_out: list[str]  # what the network has no map for, and why
+    left_out: list[str]  # maps that the network does not have, and why
     n: int
     classes: list[str]
     dataset: str
@@ -279,7 +279,7 @@ class OverUnits(Analysis):
         steps: Steps = 8,
         seed: Seed = 0,
     ):
-        """Remove units of n images in the order of maps of their true class, and add them."""
+        """Remove and add units of n images in the order of maps of their true class."""
         from capsviz.analyses.faithfulness import measures
         from capsviz.statistics.intervals import require_two, wilson_each
 

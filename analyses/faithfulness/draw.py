@@ -1,4 +1,4 @@
-"""Panels of `faithfulness`: one image's maps, curves, and the judgements over many images."""
+"""Panels of `faithfulness`: one image's maps, curves, and measures over many images."""
 
 import textwrap
 from functools import partial
@@ -18,12 +18,12 @@ TARGETS = {"predicted": "the predicted class", "true": "the true class"}
 WHAT = {"positions": "positions", "capsules": "primary capsules", "pixels": "pixels"}
 CONTROLS = ("random order", "brightness", "|u| map", "constant map", "random map",
             "routing map, permuted", "another image's map")  # fmt: skip
-WIDE = 6.0  # inches: maps from here on stand in one line, and below it in two
+WIDE = 6.0  # inches: wider figures show the maps in one line, others in two
 GREYS = [(GREY, "-"), ("black", "--"), (GREY, ":"), ("black", "-."), (GREY, "--"), ("black", ":")]
 
 
 def _styles(names) -> dict[str, tuple[str, str]]:
-    """Return colour and line of each map, in order: those of controls are grey and black."""
+    """Return colour and line style of each map, in order; controls are grey and black."""
     greys, colours = cycle(GREYS), cycle(zip(COLOURS, cycle(("-", "--")), strict=False))
     return {name: next(greys if name in CONTROLS else colours) for name in names}
 
@@ -50,12 +50,12 @@ def _maps(axes, result):
     true = "" if result.label in (None, result.target) else f"\n(a {result.classes[result.label]})"
     grid[0, 0].set_xlabel(f"class\n{result.classes[result.target]}{true}", fontsize=6, labelpad=2)
     out = len(_omits(result, room(axes)))  # controls come first
-    for place, k in enumerate(range(out, len(result.names)), 1):
-        block, column = divmod(place, columns)
+    for cell, k in enumerate(range(out, len(result.names)), 1):
+        block, column = divmod(cell, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
         name = result.names[k]
         upper.set_title(textwrap.fill(name, 11), fontsize=6, pad=2)
-        signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
+        signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # same scale for both
         _map(upper, result.maps[k], signed)
         upper.set_xlabel(
             f"del {result.deletion_area[k]:.2f}\nins {result.insertion_area[k]:.2f}\n"
@@ -64,7 +64,7 @@ def _maps(axes, result):
         )  # fmt: skip
         if np.isfinite(result.correlation[k]):
             _map(lower, result.random_maps[k], signed)
-            varies = np.ptp(result.random_maps[k]) > 0  # of a constant there is no correlation
+            varies = np.ptp(result.random_maps[k]) > 0  # else the correlation is undefined
             text = f"ρ {result.correlation[k]:.2f}" if varies else "ρ –"
             lower.set_xlabel(text, fontsize=6, labelpad=2)
 
@@ -77,10 +77,7 @@ def _tall_maps(result, width: float) -> float:
 
 
 def _map(axes, values, signed):
-    """Draw a map on its own scale, centred on zero where maps of its kind have both signs.
-
-    One of equal values, which marks nothing, is crossed out.
-    """
+    """Draw a map on its own scale, centred on zero if `signed`; cross out a constant map."""
     axes.set_axis_on()
     if not np.ptp(values):
         corners = {"transform": axes.transAxes, "color": GREY, "linewidth": 0.5}
@@ -108,7 +105,7 @@ def _curve(part: int, field: str, label: str, axes, result):
 
 
 def _names(result) -> list[str]:
-    """Return the names of maps, each once."""
+    """Return the names of maps, without their evenly divided versions."""
     return [name for name in result.names if not name.endswith(", evenly")]
 
 
@@ -142,7 +139,7 @@ def _apart(axes, result):
 
 
 def _points(axes, result, several, title, label, reference=0.0):
-    """Draw one estimate for each map, or two side by side, and a line that means nothing."""
+    """Draw one estimate for each map, or two side by side, and a line at the reference value."""
     names = _names(result)
     name_rows(axes, names, fontsize=6)
     rule(axes)
@@ -158,7 +155,7 @@ def _tall(result, width: float) -> float:
 
 
 def _shown(result) -> str:
-    """Return a line of a caption: what the routing map shows, if not a length along a pose."""
+    """Return a caption line on the quantity of the routing map, unless it is c (û·v̂)."""
     shows, words = ((result.quantity or {}).get(name) for name in ("plain", "words"))
     return f"\nthe routing map shows {shows}, which adds up to {words}" if shows else ""
 
@@ -166,7 +163,7 @@ def _shown(result) -> str:
 def _curves(
     field: str, label: str, of, name: str = "", tall: float = 1.7, marks: str = "bands"
 ) -> dict[str, Panel]:
-    """Return the panels of deletion and insertion; `of` says of a result what falls or grows."""
+    """Return the panels of deletion and insertion; `of(result)` names the plotted quantity."""
 
     def caption(done: str, result) -> str:
         what, controls = WHAT[getattr(result, "over", "pixels")], "grey and black: controls"

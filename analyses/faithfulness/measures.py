@@ -1,4 +1,4 @@
-"""Measures of maps, for `faithfulness`: curves, infidelity, random weights, and scenes."""
+"""Measures of `faithfulness`: curves, infidelity, sanity checks, and scenes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -22,35 +22,41 @@ from capsviz.statistics.words import TIE
 from capsviz.tracing import abilities, evidence, from_children, scores, trace
 from capsviz.transforms.augment import to_float
 
-AT_A_TIME = 8  # images, each of which is given in a few hundred forms
-PATCHES = 24  # that are removed of each image for infidelity
-OF_ONE = 400  # where one image is all there is: of 24, infidelity is known to a factor of two
-SIDE = 1 / 4  # of such a patch, and of a piece in a cluttered scene, of the image's side
-STAGES = 4  # of randomisation at most, each of several layers where there are more
-DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
-CHUNK = 64  # images of a pass with gradients
+AT_A_TIME = 8  # images per batch; each has a few hundred masked versions
+PATCHES = 24  # patches per image for infidelity
+OF_ONE = 400  # patches for a single image, since 24 give infidelity only to a factor of two
+SIDE = 1 / 4  # side of a patch, and of a piece of clutter, as a share of the image's side
+STAGES = 4  # largest number of stages of randomisation; a stage may have several layers
+DRAWS, PER_DRAW = 5, 2  # draws of random weights, and images per draw
+CHUNK = 64  # images per pass with gradients
 OF_ROUTING = (maps.CHILDREN, maps.COUPLING, maps.UNIFORM, maps.ROUTED)
-PIECES = 8  # of other images in a cluttered scene
+PIECES = 8  # pieces of other images in a cluttered scene
 
 
 def grid_of(steps: int) -> Tensor:
-    """Return the shares (steps + 1,) that are removed or added: (k / steps)², 0 to 1."""
+    """Return the shares (steps + 1,) to remove or add: (k / steps)², from 0 to 1."""
     return (torch.arange(steps + 1, dtype=torch.double) / steps).square()
 
 
 def ranks(order: Tensor, generator: torch.Generator) -> Tensor:
-    """Rank each of P parts of maps (B, P), 0 for the largest value; ties at random."""
+    """Rank the P parts of maps (B, P), 0 for the largest value; ties are broken at random."""
     shuffled = torch.rand(order.shape, generator=generator).argsort(1)
     sorted_ = order.gather(1, shuffled).argsort(dim=1, descending=True, stable=True)
     return shuffled.gather(1, sorted_).argsort(1)
 
 
 def curves(score: Callable[[Tensor], Tensor], rank: Tensor, shares: Tensor, present=True) -> Tensor:
-    """Return scores (Q, 2, M, S) when parts are removed in the order of maps, and are there alone.
+    """Return scores (Q, 2, M, S) with the parts removed, and shown alone, in the order of M maps.
 
-    Petsiuk, Das & Saenko 2018 (arXiv:1806.07421). `score` maps which of the parts are there (K, P)
-    to (K, Q), and equal forms are scored once; `rank` (M, P) is of M maps, `shares` (S,) of the
-    parts, and `present` (P,) is False where removing a part changes nothing.
+    Petsiuk, Das & Saenko 2018 (arXiv:1806.07421).
+
+    Parameters
+    ----------
+    score    function from masks (K, P) of the shown parts to scores (K, Q); equal masks are scored
+             once.
+    rank     (M, P) ranks of the parts in each map.
+    shares   (S,) shares of the parts.
+    present  (P,) False if removing the part changes nothing.
     """
     removed = rank[:, None] < (shares * rank.shape[1]).round()[:, None]  # (M, S, P)
     there = torch.stack([~removed, removed]) & present
@@ -59,9 +65,10 @@ def curves(score: Callable[[Tensor], Tensor], rank: Tensor, shares: Tensor, pres
 
 
 def of_pixels(model, images: Tensor, orders: Tensor, classes: Tensor, shares, generator) -> Tensor:
-    """Return `curves` of score and accuracy (2, 2, M, B, S); pixels are set to black.
+    """Return `curves` of score and accuracy (2, 2, M, B, S); removed pixels are black.
 
-    Images (B, C, H, W) are on the CPU, orders are (M, B, H, W), classes (B, K) those of `outcome`.
+    Images (B, C, H, W) are on the CPU, orders are (M, B, H, W), and classes (B, K) are those of
+    `outcome`.
     """
     rank = torch.stack([ranks(one.flatten(1), generator) for one in orders])
 
@@ -78,7 +85,7 @@ def of_pixels(model, images: Tensor, orders: Tensor, classes: Tensor, shares, ge
 def outcome(activations: Tensor, classes: Tensor) -> Tensor:
     """Return the score of the first of K classes, and whether it is among the K largest: (N, 2).
 
-    It is not if more than K are as large, as where nothing is left of an image.
+    Ties count against it: if more than K scores are as large, as for a black image, it is not.
     """
     own = activations[:, classes[0]]
     right = (activations >= (own - TIE * own.abs())[:, None]).sum(1) <= len(classes)
@@ -86,7 +93,7 @@ def outcome(activations: Tensor, classes: Tensor) -> Tensor:
 
 
 def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator, count=PATCHES):
-    """Return curves (2, M, B, S) of the score of maps, and infidelity (M, B) by `count` patches."""
+    """Return curves (2, M, B, S) of the score by maps, and their infidelity (M, B)."""
     orders = torch.stack([one.order for one in found])
     drawn = of_pixels(model, images, orders, classes[:, None], shares, generator)[0]
     masks = torch.stack([patches(count, tuple(images.shape[2:]), generator) for _ in images])
@@ -95,31 +102,31 @@ def judged(model, images, classes, found: Sequence[maps.Maps], shares, generator
 
 
 def patches(count: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Draw random rectangles: (count, H, W) bool."""
+    """Return masks (count, H, W) of random rectangles."""
     within = []
     for side in shape:
-        size, places = max(1, round(SIDE * side)), torch.arange(side)
+        size, pixels = max(1, round(SIDE * side)), torch.arange(side)
         starts = torch.randint(side - size + 1, (count, 1), generator=generator)
-        within.append((places >= starts) & (places < starts + size))
+        within.append((pixels >= starts) & (pixels < starts + size))
     return within[0][:, :, None] & within[1][:, None]
 
 
 def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
-    """Return the share of what is lost with patches that maps leave unexplained: (M, B) in [0, 1].
+    """Return the share (M, B) in [0, 1] of squared losses by patches that maps do not explain.
 
-    Yeh et al. 2019 (arXiv:1901.09392), with their optimal factor on each map, though none below 0,
-    over the mean square of the losses (B, K) with masks (B, K, H, W). NaN for an image of which no
-    patch changes anything. Contributions are (M, B, H, W).
+    Yeh et al. 2019 (arXiv:1901.09392), with their optimal factor on each map, but at least 0, and
+    divided by the mean square of the losses. NaN for an image that no patch changes. Contributions
+    are (M, B, H, W), masks (B, K, H, W), and losses (B, K).
     """
-    foretold = torch.einsum("mbhw,bkhw->mbk", contributions, masks.double())
-    squares = foretold.square().sum(2) * losses.square().sum(1)
-    product = (foretold * losses).sum(2).clamp_min(0)
-    known = torch.where(squares > 0, product.square() / squares, 0.0)
-    return torch.where(losses.square().sum(1) > 0, 1 - known.clamp(0, 1), torch.nan)
+    predicted = torch.einsum("mbhw,bkhw->mbk", contributions, masks.double())
+    squares = predicted.square().sum(2) * losses.square().sum(1)
+    product = (predicted * losses).sum(2).clamp_min(0)
+    explained = torch.where(squares > 0, product.square() / squares, 0.0)
+    return torch.where(losses.square().sum(1) > 0, 1 - explained.clamp(0, 1), torch.nan)
 
 
 def explained_classes(model, images: Tensor, labels, target: str) -> Tensor:
-    """Return the classes (B,) whose scores are explained; ValueError without a true class."""
+    """Return the classes (B,) to explain; ValueError if the true class is unknown."""
     if target == "predicted":
         return scores(model, images).argmax(1)
     if labels is None:
@@ -128,7 +135,7 @@ def explained_classes(model, images: Tensor, labels, target: str) -> Tensor:
 
 
 def means(values: Tensor, seed: int) -> Estimate:
-    """Return means of (M, N) over N images, paired, by bootstrap; NaN for fewer than 2 images."""
+    """Return means of (M, N) over N images with paired bootstrap; NaN for fewer than 2 images."""
     if values.shape[1] < 2:
         none = torch.full((len(values), 3), torch.nan).numpy()
         return Estimate(none[:, 0], none[:, 1:], values.shape[1])
@@ -136,11 +143,11 @@ def means(values: Tensor, seed: int) -> Estimate:
 
 
 def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[str, Any]:
-    """Return the fields that results of many images share, of curves (2, M, N, S) of a score."""
+    """Return the fields that results of many images share, from curves (2, M, N, S) of a score."""
     deletion, insertion = torch.trapezoid(drawn, shares)
     gap = insertion - deletion
     routed = None
-    if maps.ROUTED in names:  # each is compared with the routing map divided alike
+    if maps.ROUTED in names:  # compare each with the routing map that is divided in the same way
         each = gap.unflatten(0, (-1, sum(not name.endswith(maps.EVENLY) for name in names)))
         routed = (each[:, [names.index(maps.ROUTED)]] - each).flatten(0, 1)
     return {
@@ -156,10 +163,10 @@ def areas(names: list[str], drawn: Tensor, shares: Tensor, seed: int) -> dict[st
 
 
 def stages(model, image: Tensor) -> dict[str, list[nn.Parameter]]:
-    """Return the weights that the class depends on, from the class down, in groups of layers.
+    """Return groups of the weights that the scores depend on, from the classes down.
 
-    Each has the name of its lowest layer. Their order is that in which gradients of an image reach
-    them, whatever calls them.
+    Each group has the name of its lowest layer. The order is that in which gradients reach the
+    weights, so it does not depend on how the modules are nested.
     """
     weights, order = dict(model.named_parameters()), []
     learning = [one.requires_grad for one in weights.values()]
@@ -184,7 +191,7 @@ def stages(model, image: Tensor) -> dict[str, list[nn.Parameter]]:
 
 @contextmanager
 def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
-    """Replace weights by normal draws of their own mean and standard deviation, for a while."""
+    """Context manager: replace weights by normal draws with their mean and standard deviation."""
     before = [one.detach().clone() for one in weights]
     try:
         with torch.no_grad():
@@ -199,7 +206,7 @@ def randomised(weights: Sequence[nn.Parameter], generator: torch.Generator):
 
 
 def under_draws(model, methods: maps.Methods, images, classes, parts, generator) -> Tensor:
-    """Return mean correlations (DRAWS, M, L), each draw of weights with its own images."""
+    """Return mean correlations (DRAWS, M, L); each draw of weights has its own images."""
     picked = torch.randperm(len(images), generator=generator)
     picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
     like, result = like_of(model), []
@@ -210,10 +217,10 @@ def under_draws(model, methods: maps.Methods, images, classes, parts, generator)
 
 
 def correlations(methods: maps.Methods, images, classes, parts: dict, generator) -> Tensor:
-    """Return Spearman's correlation of maps with those after all layers down to a stage are random.
+    """Return Spearman's correlation of maps before and after layers down to each stage are random.
 
-    (M, L, B) double for images (B, C, H, W) under one draw: 0 where the later map is the same
-    everywhere, NaN for the random order and where the first one is.
+    It is (M, L, B) double for images (B, C, H, W) under one draw of weights. It is NaN for the
+    random order and for a constant first map, else 0 if the later map is constant.
     """
     known = [(m, how) for m, (name, how) in enumerate(methods.items()) if name != maps.RANDOM]
     own = {m: how(images, classes).own for m, how in known}
@@ -223,14 +230,14 @@ def correlations(methods: maps.Methods, images, classes, parts: dict, generator)
         weights += part
         with randomised(weights, generator):
             for m, how in known:
-                result[m, level] = alike(own[m], how(images, classes).own)
+                result[m, level] = rank_correlation(own[m], how(images, classes).own)
     return result
 
 
-def alike(own: Tensor, later: Tensor) -> Tensor:
-    """Return Spearman's correlation (B,) of maps (B, h, w) with later ones; NaN for a flat one.
+def rank_correlation(own: Tensor, later: Tensor) -> Tensor:
+    """Return Spearman's correlation (B,) of maps (B, h, w) with later ones.
 
-    0 where the later one is flat.
+    It is NaN if the first map is constant, else 0 if the later one is.
     """
     both = [torch.from_numpy(rankdata(one.flatten(1).numpy(), axis=1)) for one in (own, later)]
     both = [one - one.mean(1, keepdim=True) for one in both]
@@ -239,20 +246,20 @@ def alike(own: Tensor, later: Tensor) -> Tensor:
 
 
 class Scene(NamedTuple):
-    """N images, and what they show."""
+    """N images and their contents."""
 
     images: Tensor  # (N, C, H, W) in [0, 1]
-    labels: Tensor  # (N, K) classes, that of the object in question first
-    parts: Tensor | None  # (N, 2, C, H, W): the object, and all else; None: there is nothing else
+    labels: Tensor  # (N, K) classes, that of the explained object first
+    parts: Tensor | None  # (N, 2, C, H, W): the object, and the rest; None: no rest
 
 
 def make(part: Dataset, scene: str, seed: int) -> Scene:
     """Make scenes of the images of a data set, from a seed.
 
-    "clean" leaves them as they are. "cluttered" adds squares from other images of the data set at
-    random places (after Mnih et al. 2014, arXiv:1406.6247). "two-digits" adds an image of another
-    class as MultiMNIST does, within the frame; images that show two objects are left as they are.
-    ValueError for those in another scene.
+    "clean" does not change them. "cluttered" adds squares from other images of the data set at
+    random positions (after Mnih et al. 2014, arXiv:1406.6247). "two-digits" adds an image of
+    another class as in MultiMNIST, within the frame, unless images already show two objects. Raises
+    ValueError for images of two objects in another scene.
     """
     if scene == "two-digits":
         both, frame = part, slice(None)
@@ -282,20 +289,28 @@ def make(part: Dataset, scene: str, seed: int) -> Scene:
 def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress):
     """Remove units of N images in the order of M maps, and show them alone.
 
-    Return names of the maps; `curves` (2, 2, M, N, S) of activation and accuracy; AUROC (M, N') of
-    the object's positions, in images that show both, or None; and which maps the network lacks.
-    ValueError for capsules without positions, unless single ones are removed.
+    Returns
+    -------
+    names     names of the M maps.
+    drawn     `curves` (2, 2, M, N, S) of activation and accuracy.
+    apart     AUROC (M, N') of the object's positions, in the N' images that have positions of the
+              object and of the rest; None without such images.
+    left_out  sentences on maps that the network does not have.
+
+    Raises
+    ------
+    ValueError  for capsules without positions, unless single capsules are removed.
     """
     grid, generator = abilities(model).grid, torch.Generator().manual_seed(seed)
-    placed = grid is not None and evidence.has_places(grid)
-    if over != "capsules" and not placed:
+    has_positions = grid is not None and evidence.has_places(grid)
+    if over != "capsules" and not has_positions:
         raise ValueError("the capsules of this network have no positions: take --over capsules")
     traced = trace(model, scene.images, keep=("children", "child_activations"))
     activations = traced.require("child_activations")[..., None]
     own = torch.cat([traced.require("children"), activations], 2)  # (N, I, D + 1)
     mean, capsules = own.mean(0, keepdim=True), own.shape[1]
-    places = grid[1] * grid[2] if grid is not None and placed else capsules
-    units = capsules if over == "capsules" else places
+    positions = grid[1] * grid[2] if grid is not None and has_positions else capsules
+    units = capsules if over == "capsules" else positions
 
     def score(b: int, there: Tensor) -> Tensor:
         mixed = torch.where(there.repeat(1, capsules // units)[..., None], own[b], mean)
@@ -304,15 +319,15 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
 
     found, left_out = _of_capsules(model, scene, own, mean, gradients=over != "pixels")
     values = {name: one.unflatten(1, (-1, units)).sum(1) for name, one in found.items()}
-    values = _controls(values[maps.ROUTED], places, generator) | values
+    values = _controls(values[maps.ROUTED], positions, generator) | values
     each = torch.cat([torch.ones(1, units), 1 - torch.eye(units)]).bool()
-    fields = evidence.fields_of_places(model) if placed else torch.empty(0)
+    fields = evidence.fields_of_places(model) if has_positions else torch.empty(0)
     drawn, apart = [], []
     for b in progress(range(len(own))):
         left = score(b, each)[:, 0].cpu().double()
         order = torch.stack([*(one[b] for one in values.values()), left[0] - left[1:]])
-        if scene.parts is not None and placed:
-            apart.append(_apart(order.unflatten(1, (-1, places)).sum(1), scene.parts[b], fields))
+        if scene.parts is not None and has_positions:
+            apart.append(_apart(order.unflatten(1, (-1, positions)).sum(1), scene.parts[b], fields))
         if over == "pixels":
             image, label = scene.images[b : b + 1], scene.labels[b : b + 1]
             order = order.unflatten(1, fields.shape[:2])  # by brightness, and evenly
@@ -329,7 +344,7 @@ def measured(model, scene: Scene, over: str, shares: Tensor, seed: int, progress
 
 
 def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool):
-    """Return maps of capsules (N, I) by name, and in words those that the network lacks."""
+    """Return maps of capsules (N, I) by name, and sentences on maps that the network lacks."""
     like, left_out, parts = like_of(model), [], []
     several = maps.convolutions(model, scene.images[:1].to(like)) if gradients else []
     grid = abilities(model).grid
@@ -347,7 +362,7 @@ def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool
                 ends = mean.to(like), own[rows].to(like)
                 found[name] = maps.on_the_way(ahead, *ends, classes, name).sum(2)
             for number in several[-1:]:
-                assert grid is not None  # it has places
+                assert grid is not None  # it has positions
                 seen = maps.grad_cam(model, number, images, classes)
                 coarse = adaptive_avg_pool2d(seen, grid[1:])
                 found[maps.GRAD_CAM] = coarse.cpu().double().flatten(1).repeat(1, grid[0])
@@ -355,10 +370,10 @@ def _of_capsules(model, scene: Scene, own: Tensor, mean: Tensor, gradients: bool
     return {name: torch.cat([one[name] for one in parts]) for name in parts[0]}, left_out
 
 
-def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """Return maps that know nothing of their image, after that of routing (N, U), by name."""
-    grouped = routed.unflatten(1, (-1, places))
-    order = torch.rand(len(routed), 1, places, generator=generator).argsort(2)
+def _controls(routed: Tensor, positions: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Return control maps by name, made from the routing map (N, U): `maps.CONTROLS`."""
+    grouped = routed.unflatten(1, (-1, positions))
+    order = torch.rand(len(routed), 1, positions, generator=generator).argsort(2)
     random = torch.rand(routed.shape, generator=generator, dtype=torch.double)
     permuted = grouped.gather(2, order.expand_as(grouped)).flatten(1)
     each = (torch.ones_like(routed), random, permuted, routed.roll(1, 0))
@@ -366,9 +381,10 @@ def _controls(routed: Tensor, places: int, generator: torch.Generator) -> dict[s
 
 
 def _apart(order: Tensor, parts: Tensor, fields: Tensor) -> Tensor:
-    """Return AUROC of maps (M, P) for positions that see more of the first part: (M, 1) or (M, 0).
+    """Return AUROC (M, 1) of maps (M, P) for positions that see more of the object than the rest.
 
-    `parts` (2, C, H, W) are the object and all else, seen in the middle half of a field.
+    `parts` (2, C, H, W) are the object and the rest; only the middle half of a receptive field
+    counts. The result is (M, 0) if no position sees more of one of them.
     """
     quarter = int(fields.sum(2).max()) // 4
     middle = 1 - max_pool2d(1 - fields, 2 * quarter + 1, 1, quarter)

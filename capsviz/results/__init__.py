@@ -1,7 +1,7 @@
-"""Figures on disk: a result is drawn, and written with its numbers beside every picture.
+"""Figures on disk: draw a result, and write its numbers beside the pictures.
 
 A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, its result, options,
-command line and provenance (`results.files`). No torch is needed here.
+command line and provenance (`results.files`). This module does not need torch.
 """
 
 import io
@@ -33,7 +33,7 @@ from capsviz.statistics import numbers
 from capsviz.statistics.words import sentence, shortened
 
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
-PAGE = 9  # inches of text on a page of a venue, at most
+PAGE = 9  # inches: largest height of the text on a page of a venue
 log = logging.getLogger(__name__)
 COLOURS = tuple(
     "#" + c
@@ -41,7 +41,7 @@ COLOURS = tuple(
         "0072B2", "D55E00", "009E73", "AE76FB", "F5A088",
         "6F025B", "70555D", "E342A6", "AE1820", "0100CB",
     )
-)  # fmt: skip  # one per class, the house style's own: told apart by a deuteranope too
+)  # fmt: skip  # one per class, as in the house style; distinct with deuteranopia too
 
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
@@ -52,22 +52,22 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
 def picture_names(
     stem: str, analysis: str, result: NamedTuple, panel: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the file names of pictures, without ending, by part: STEM, and STEM-PART of others.
+    """Return file names of pictures by part, without suffix: STEM for the first, else STEM-PART.
 
-    Some panels are one picture.
+    Chosen panels make one picture.
     """
-    some = [""] if panel else parts(analysis, result)
-    return {part: f"{stem}-{part}" if part else stem for part in some}
+    names = [""] if panel else parts(analysis, result)
+    return {part: f"{stem}-{part}" if part else stem for part in names}
 
 
 def caption(
     analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None,
     width: str | float | None = None, panel: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Return what a picture of a result shows, in sentences, and a note on the data.
+    """Return sentences on what a picture of a result shows, and a note on the data.
 
-    Of some panels, only what these show. With its `width` it names what the picture has no room
-    for.
+    With `panel`, they describe these panels only. With `width`, they name the panels and parts that
+    do not fit into a picture of that width.
     """
     own = _own(analysis, result, part)
     drawn, missing, omitted = own.chosen(result, part, panel), list[str](), list[str]()
@@ -81,7 +81,7 @@ def caption(
 
 
 def _own(analysis: str, result: NamedTuple, part: str = "") -> contract.Analysis:
-    """Return the analysis of a result; ValueError for a picture that it has not."""
+    """Return the analysis of a result; ValueError for an unknown picture."""
     own = contract.of_result(analysis, type(result).__name__)
     if part and part not in (known := own.parts(result)):
         raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
@@ -89,7 +89,7 @@ def _own(analysis: str, result: NamedTuple, part: str = "") -> contract.Analysis
 
 
 def printable(result: NamedTuple) -> NamedTuple:
-    """Return a result with the class names of figures: long ones shortened, "$" a letter."""
+    """Return a result with class names for figures: long ones shortened, and "$" escaped."""
     if classes := getattr(result, "classes", None):
         return result._replace(classes=[one.replace("$", r"\$") for one in shortened(classes)])
     return result
@@ -104,19 +104,19 @@ def draw(
     panel: str | Sequence[str] = (),
     axes: Axes | None = None,
 ) -> Figure:
-    """Draw a picture of a result in the house style, or some of its panels, as its analysis does.
+    """Draw a picture of a result, or some of its panels, in the house style.
 
-    Long class names are shortened; numbers and captions have the whole names. Negative numbers in
-    texts get a minus, as those at axes have, where Python writes a hyphen. `panel` and `axes` are
-    those of `capsviz.analysis.Analysis.draw`; a panel in axes of your own keeps their style.
+    Long class names are shortened here, but not in numbers and captions. Negative numbers in texts
+    get a minus sign, like those at axes, instead of Python's hyphen. `panel` and `axes` are those
+    of `capsviz.analysis.Analysis.draw`. A panel drawn into given axes keeps their style.
     """
     own = _own(analysis, result, part)
     more: dict[str, Any] = {name: one for name, one in (("panel", panel), ("axes", axes)) if one}
     with nullcontext() if axes else style():
         figure: Any = own.draw(printable(result), width=inches(width), part=part, **more)
     if not isinstance(figure, Figure):
-        kind, place = type(figure).__name__, discovery.source("capsviz.analyses", analysis)
-        raise ValueError(f"`draw` of {place} gives a {kind}, expected a Figure")
+        kind, source = type(figure).__name__, discovery.source("capsviz.analyses", analysis)
+        raise ValueError(f"`draw` of {source} gives a {kind}, expected a Figure")
     for text in figure.findobj(Text):
         text.set_text(MINUS.sub("−", text.get_text()))
     return figure
@@ -142,19 +142,22 @@ def save(
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if it has one, and its numbers.
 
+    Pictures and tables of earlier numbers are deleted.
+
     Parameters
     ----------
-    stem      path without ending; its folder is made.
+    stem      path without suffix; its folder is created.
     width     "single", "double" or inches.
     panel     names of the panels to draw, in order, in place of the pictures.
-    table     of the numbers is written also where the analysis has none of its own.
+    table     write a table of the numbers even if the analysis has no table.
     card      of the network's checkpoint.
     notice    a note on the data, e.g. that they are lossy copies.
-    identity  of the command and its options, by which an equal figure is found.
-    networks  name -> SHA-256 of the weights, of several networks that are compared.
+    identity  identifies the command and its options, to find an equal figure.
+    networks  name -> SHA-256 of the weights, if several networks are compared.
 
-    The files that were written are returned, the JSON last. Pictures and tables of earlier numbers
-    are deleted.
+    Returns
+    -------
+    The paths of the written files, the JSON last.
     """
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
@@ -198,10 +201,10 @@ def export(
     width: str | float,
     panel: Sequence[str] = (),
 ) -> list[Path]:
-    """Draw a result and write its pictures, or one of some panels.
+    """Draw a result and write its pictures, or one picture of the chosen panels.
 
-    A picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. A result that cannot be
-    drawn leaves nothing. Panels for which a picture has no room are named in the log.
+    The first picture is `stem.FORMAT`, further `parts` are `stem-PART.FORMAT`. The log names
+    panels that do not fit into a picture.
     """
     stem, kinds, paths = Path(stem), check_formats(formats), []
     for part, name in picture_names(stem.name, analysis, result, panel).items() if kinds else ():
@@ -224,10 +227,10 @@ class NoNumbersError(ValueError):
 def table_of(
     analysis: str, result: NamedTuple, about: Mapping | None = None
 ) -> tuple[list[str], list[list[str]], str]:
-    """Return header, rows and caption of a table: that of the analysis, or of all numbers.
+    """Return header, rows and caption of the analysis's own table, or of a table of all numbers.
 
-    `about` is what a file says of the result.
-    NoNumbersError for a result that has curves and pictures alone.
+    `about` is the metadata in the result's file. Raises NoNumbersError for a result with no
+    estimates.
     """
     own = _own(analysis, result)
     if (table := own.table(result)) is not None:
@@ -241,7 +244,7 @@ def table_of(
 
 
 def _whose(about: Mapping) -> str:
-    """Return the networks of a result, and how many training runs they are."""
+    """Return the names of the networks of a result, with their numbers of training runs."""
     if runs := about.get("runs"):
         several = (runs, *runs.get("others", ()))
         names = [f"{one['recipe']} ({len(one['seeds'])} training runs)" for one in several]
@@ -264,9 +267,9 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def encoded(figure: Figure, kind: str, **options) -> bytes:
-    """Return a picture as a file holds it; no dates in it, so equal figures are equal files.
+    """Return the bytes of a picture file; without dates, so equal figures give equal files.
 
-    A figure is laid out once, and so alike in all formats.
+    A figure is laid out only once, so that all formats have the same layout.
     """
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     content = io.BytesIO()
@@ -281,17 +284,17 @@ def encoded(figure: Figure, kind: str, **options) -> bytes:
 def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     """Write RGB frames (h, w, 3) uint8 as a GIF that loops.
 
-    All have one palette, of greys, the colour map and the house colours: with one for each frame,
-    the colours of the legend would flicker. Of a later frame only what changes is written.
+    All frames share one palette of greys, the colour map and the house colours, since the legend
+    would flicker with a palette per frame. Later frames contain only the pixels that change.
     """
     from imageio.v3 import imwrite
     from PIL import Image
 
-    greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
+    greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # white first, so that it wins ties
     scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
     house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
     colours = [*greys.astype(int), *scale.astype(int), *house]
-    clear = len(colours) // 3  # the number of a colour that stands for no change
+    clear = len(colours) // 3  # index of the transparent colour, for pixels that do not change
     palette = Image.new("P", (1, 1))
     palette.putpalette(colours)
     before, changes = None, []

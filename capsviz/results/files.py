@@ -1,4 +1,4 @@
-"""Results on disk: NAME.json, and NAME.npz for arrays past 1 MB.
+"""Read and write results: NAME.json, and NAME.npz for arrays above 1 MB in all.
 
 The JSON is strict: NaN is written as null. Fields with a default may be missing.
 """
@@ -24,7 +24,7 @@ NO_RESULT = "'{}' is not a result of capsviz: expected the JSON beside a figure"
 
 
 def check_fields(result: NamedTuple) -> None:
-    """Raise ValueError, with the name of the field, for one that `write_result` cannot write."""
+    """Raise ValueError if `write_result` cannot write a field; the message names the field."""
     for name, value in result._asdict().items():
         try:
             to_json(_encode(value.ravel()[:1] if isinstance(value, np.ndarray) else value))
@@ -34,7 +34,7 @@ def check_fields(result: NamedTuple) -> None:
 
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
-    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
+    """Write a result to `stem.json`, and large arrays to `stem.npz`; the JSON has its digest."""
     fields = result._asdict()
     arrays: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
     large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
@@ -58,7 +58,7 @@ def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
 
 
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
-    """Return a result and what was written about it; ValueError for a file that holds none."""
+    """Return a result and its metadata; ValueError for a file without a result."""
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
@@ -70,7 +70,10 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
 
 
 def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
-    """Return the same of a document that was read, which changes; arrays are beside `path`."""
+    """Return the result and metadata of a parsed JSON document; its arrays are beside `path`.
+
+    The result is removed from `about`.
+    """
     try:
         analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
@@ -96,17 +99,17 @@ def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
 
 
 def _name(hint) -> str:
-    """Return a field's type as it is written, with postponed annotations or without."""
+    """Return a field's type as text, with or without postponed annotations."""
     return str(getattr(hint, "__forward_arg__", None) or getattr(hint, "__name__", hint))
 
 
 def to_json(values) -> str:
-    """Return one strict JSON document: arrays are lists, an estimate is its parts, NaN is null."""
+    """Return strict JSON: arrays become lists, an estimate the dict of its parts, NaN null."""
     return json.dumps(_plain(values), allow_nan=False)
 
 
 def _plain(value):
-    if isinstance(value, float):  # nearly all, so asked first
+    if isinstance(value, float):  # by far the most common type, so first
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
@@ -127,8 +130,8 @@ def _plain(value):
 def _encode(value):
     if isinstance(value, Estimate):
         parts = {name: getattr(value, name) for name in FIELDS}
-        of_one = {name for name in ("runs", "between") if parts.get(name) is None}
-        return {"estimate": {k: _encode(part) for k, part in parts.items() if k not in of_one}}
+        empty = {name for name in ("runs", "between") if parts.get(name) is None}
+        return {"estimate": {k: _encode(part) for k, part in parts.items() if k not in empty}}
     if isinstance(value, np.ndarray):
         flat = value.ravel()
         # str() of a float32 is its shortest exact form, half the digits of the double

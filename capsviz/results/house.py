@@ -1,4 +1,4 @@
-"""The house style of figures, what a user changes of it, their formats, and widths of venues."""
+"""The house style of figures, its user settings, picture formats, and widths of venues."""
 
 import logging
 import re
@@ -13,9 +13,9 @@ import matplotlib.style
 
 from capsviz.discovery import require_known, unknown
 
-LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
-FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # of formulas
-SAFE = "DejaVu Sans"  # letters that a font lacks are taken from it
+LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's warning
+FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # font faces of formulas
+SAFE = "DejaVu Sans"  # fallback for letters that a font lacks
 
 FORMATS = ("pdf", "png", "svg")
 INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
@@ -30,15 +30,15 @@ VENUES = {  # column and text width in inches, from the venues' LaTeX classes
 }
 
 log = logging.getLogger(__name__)
-_told: set[str] = set()  # letters that no font has, and that were named
+_warned: set[str] = set()  # letters without a font that were already reported
 _chosen: ContextVar[Mapping | None] = ContextVar("look", default=None)
 
 
 @contextmanager
 def style():
-    """Context manager: the house style, on matplotlib's defaults and not the user's settings.
+    """Context manager: apply the house style on matplotlib's defaults, not on user settings.
 
-    Settings of `look` override it. Letters that no font has are named in one line, each once.
+    Settings of `look` override it. Letters that no font has are logged in one line, each once.
     """
     look = chosen()
     family = _family(look["font"]) if "font" in look else None
@@ -51,7 +51,7 @@ def style():
 
 @contextmanager
 def _lacking():
-    """Context manager: one line for all of matplotlib's warnings of letters that a font lacks."""
+    """Context manager: log matplotlib's warnings of missing letters as one line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", LACKING.pattern, UserWarning)
         yield
@@ -61,8 +61,8 @@ def _lacking():
             letters.append(chr(int(lacking[1])))
         else:
             warnings.showwarning(one.message, one.category, one.filename, one.lineno)
-    if new := [letter for letter in dict.fromkeys(letters) if letter not in _told]:
-        _told.update(new)
+    if new := [letter for letter in dict.fromkeys(letters) if letter not in _warned]:
+        _warned.update(new)
         log.warning("no font here has %s: --font takes a font with them", " ".join(new))
 
 
@@ -72,8 +72,8 @@ def look(rc: Mapping[str, str] | None = None, font: str | None = None):
 
     Parameters
     ----------
-    rc    of `read_rc`.
-    font  a family that is installed, or a font's file.
+    rc    settings from `read_rc`.
+    font  an installed font family, or a font file.
     """
     token = _chosen.set({name: v for name, v in (("rc", rc), ("font", font)) if v})
     try:
@@ -83,12 +83,12 @@ def look(rc: Mapping[str, str] | None = None, font: str | None = None):
 
 
 def chosen() -> dict:
-    """Return the settings of `look`, to be stored beside a figure; {} for the house style."""
+    """Return the settings of `look`, to store beside a figure; {} for the plain house style."""
     return dict(_chosen.get() or {})
 
 
 def read_rc(path: str | Path) -> dict[str, str]:
-    """Return the settings of a file like matplotlib's rc and style files; ValueError for others."""
+    """Return the settings in a matplotlib rc or style file; ValueError for other files."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -113,15 +113,15 @@ def read_rc(path: str | Path) -> dict[str, str]:
 
 
 def check_font(font: str | None) -> str | None:
-    """Return the font if it is installed, or None; ValueError for others."""
+    """Return the font, or None; ValueError if it is not installed."""
     if font is not None:
         _family(font)
     return font
 
 
 def _mathematics(family: str | None) -> dict[str, str]:
-    """Return settings that draw formulas in a family; letters it lacks are matplotlib's own."""
-    if family in (None, SAFE):  # as the house style has it
+    """Return settings to draw formulas in a font family; matplotlib replaces missing letters."""
+    if family in (None, SAFE):  # the house style's own
         return {}
     styles = {"it": ":italic", "bf": ":bold", "bfit": ":italic:bold"}
     faces = {face: family + styles.get(face, "") for face in FACES}
@@ -129,7 +129,7 @@ def _mathematics(family: str | None) -> dict[str, str]:
 
 
 def _family(font: str) -> str:
-    """Return the name of a family; a font's file is registered with matplotlib first."""
+    """Return the name of a font family; a font file is registered with matplotlib first."""
     from matplotlib import font_manager
 
     if Path(font).suffix.lower() in (".ttf", ".otf"):
@@ -167,14 +167,14 @@ def check_formats(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_venue(name: str | None) -> str | None:
-    """Return the name of a venue, or None; ValueError for others."""
+    """Return the name of a venue, or None; ValueError if it is unknown."""
     if name is not None and name not in VENUES:
         raise ValueError(unknown("venue", name, sorted(VENUES)))
     return name
 
 
 def width_for(width: str, venue: str | None) -> str | float:
-    """Return the width to draw at: a venue's column or text width, or what `inches` takes."""
+    """Return the width of a figure: a venue's column or text width, else the checked `width`."""
     check_venue(venue)
     if venue is not None and width in INCHES:
         return VENUES[venue][width == "double"]
@@ -183,5 +183,5 @@ def width_for(width: str, venue: str | None) -> str | float:
 
 
 def column(venue: str | None) -> float:
-    """Return the width of a column in inches: wider figures go over the whole page."""
+    """Return the width of a column in inches; wider figures span the whole page."""
     return INCHES["single"] if venue is None else VENUES[venue][0]

@@ -1,4 +1,4 @@
-"""Maps of couplings and of evidence: their colours, their scales, and one over its image."""
+"""Draw maps of couplings and of evidence: colours, scales, and a map over its image."""
 
 import numpy as np
 from matplotlib.colors import CenteredNorm, Normalize
@@ -10,17 +10,20 @@ from capsviz.results.panels import picture
 
 BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
 COUPLING, SIGNED = "cividis", "RdBu_r"
-LINE = 6.5  # points from a class name to the next
-EVEN = 1e-6  # half a scale of couplings that do not differ
+LINE = 6.5  # points between class names
+EVEN = 1e-6  # half the range of a colour scale of uniform couplings
 
 
 def halfrange(values) -> float:
-    """Return half of a symmetric colour scale, wider than rounding: uniform is drawn uniform."""
+    """Return half the range of a symmetric colour scale, wide enough to hide rounding errors."""
     return max(float(np.abs(values).max()), EVEN)
 
 
 def coupling_scale(values, even: float) -> Normalize:
-    """Return equal steps of colour for couplings: around `even` ones, or from 0 for sharp ones."""
+    """Return a linear colour scale of couplings: centred on `even`, or from 0 for sharp ones.
+
+    `even` is the value of uniform couplings.
+    """
     reach = halfrange(np.asarray(values) - even)
     if reach <= even:
         return CenteredNorm(even, reach)
@@ -28,15 +31,15 @@ def coupling_scale(values, even: float) -> Normalize:
 
 
 def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **place):
-    """Draw a colour bar of couplings beside axes: its ends, and `even` where it has room.
+    """Draw a colour bar of couplings beside axes, with ticks at its ends and, if it fits, `even`.
 
-    There are no colours below 0 where no coupling is negative.
+    If no coupling is negative, it starts at 0.
     """
     scale = drawn.norm
     least = min(image.get_array().min() for one in np.ravel(axes) for image in one.images)
     low = 0.0 if scale.vmin < 0 <= least else scale.vmin
     ticks = [low, even, scale.vmax]
-    if scale.vmax - even < 1.01 * EVEN:  # but for rounding they are all the same
+    if scale.vmax - even < 1.01 * EVEN:  # all are equal up to rounding
         ticks = [even]
     elif not 0.15 < (even - low) / (scale.vmax - low) < 0.85:
         ticks = [low, scale.vmax]
@@ -47,7 +50,7 @@ def coupling_bar(drawn, axes, even: float, label="mean coupling $c_{ij}$", **pla
 
 
 def colour_bar(drawn, axes, label: str, **place):
-    """Draw a labelled colour bar beside axes, at their right if no other place is named."""
+    """Draw a labelled colour bar beside axes, on the right unless `place` says otherwise."""
     several = np.ravel(axes).tolist()
     aspect = 13 if several[0].figure.get_figwidth() > WIDE + 1 else 9
     place = {"fraction": 0.05, "aspect": aspect, "pad": 0.015, **place}
@@ -57,7 +60,7 @@ def colour_bar(drawn, axes, label: str, **place):
 
 
 def are_short(names) -> bool:
-    """Return whether class names are digits or alike, and not words."""
+    """Return whether class names are as short as digits, at most two letters."""
     return max(map(len, names)) <= 2
 
 
@@ -65,14 +68,14 @@ def class_ticks(axis, names, step=1):
     """Write the names of up to `12 // step` classes, upright below an axis if they are words."""
     axis.set_major_locator(MaxNLocator(12 // step, integer=True))
     axis.set_major_formatter(lambda at, _: dict(enumerate(names)).get(round(at), ""))
-    turn = 90 if axis.axis_name == "x" and not are_short(names) else 0
-    axis.set_tick_params(labelsize=6, labelrotation=turn)
+    rotation = 90 if axis.axis_name == "x" and not are_short(names) else 0
+    axis.set_tick_params(labelsize=6, labelrotation=rotation)
 
 
 def one_map(axes, image, extent_px, values, scale):
-    """Draw a map at its place on the paler input, the outline above; − where clearly negative."""
+    """Draw a map over a pale image and its outline; − marks clearly negative values."""
     axes.set_axis_on()
-    axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
+    axes.set_facecolor("white")  # the background of the pale image, in any style
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
     drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
     outline(axes, image, 0.5)
@@ -96,7 +99,7 @@ def one_map(axes, image, extent_px, values, scale):
 
 
 def outline(axes, image, linewidth: float):
-    """Draw the outline of an image (C, H, W): where its grey is half way, if it has any."""
+    """Draw the outline of an image (C, H, W) at half of its brightness range, if it has any."""
     grey = image.mean(0)
     if (reach := np.ptp(grey)) > 0:
         half = grey.min() + reach / 2

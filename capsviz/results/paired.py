@@ -1,4 +1,4 @@
-"""Training runs of two recipes, paired by seed: read their accuracies, and say what they show."""
+"""Compare the accuracies of two recipes over training runs paired by seed."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from capsviz.statistics.equivalence import Paired
 from capsviz.statistics.estimate import Estimate
 
 MARGIN = 0.05  # percentage points
-HEAD = ("first", "second", "seeds", "pairs", "verdict")  # fields that stand above the lines
+HEAD = ("first", "second", "seeds", "pairs", "verdict")  # fields that `lines` does not list
 POINTS = 100  # percentage points in a share
 
 
@@ -20,7 +20,7 @@ class Recipe(NamedTuple):
     """Training runs of one recipe, measured on one test set."""
 
     name: str
-    test_set: tuple  # data set, its options, images
+    test_set: tuple  # data set, its options, number of images
     accuracies: dict[int, float]  # by seed
 
 
@@ -30,7 +30,7 @@ class Comparison(NamedTuple):
     first: str
     second: str
     seeds: list[int]
-    accuracy: Paired  # first less second, percentage points
+    accuracy: Paired  # first minus second, percentage points
 
 
 def compare(places: Sequence[str], margin: float = MARGIN) -> list[Comparison]:
@@ -38,7 +38,7 @@ def compare(places: Sequence[str], margin: float = MARGIN) -> list[Comparison]:
 
     Parameters
     ----------
-    places  of each recipe one glob of training runs, or a folder that holds runs.json.
+    places  one per recipe: a glob of training runs, or a folder that holds runs.json.
     margin  largest difference of accuracy that does not matter, percentage points.
 
     Raises
@@ -54,7 +54,7 @@ def compare(places: Sequence[str], margin: float = MARGIN) -> list[Comparison]:
 
 
 def pair(first: Recipe, second: Recipe, margin: float = MARGIN) -> Comparison:
-    """Compare two recipes over the seeds that both have; raises as `compare`."""
+    """Compare two recipes over the seeds that both have; raises ValueError like `compare`."""
     sides = f"'{first.name}' and '{second.name}'"
     if first.test_set != second.test_set:
         sets = " and ".join(str(one.test_set) for one in (first, second))
@@ -108,7 +108,7 @@ def sentence(one: Comparison) -> str:
 
 
 def lines(one: Comparison) -> str:
-    """Return what the pairs show and could have shown with 80 % power."""
+    """Return the comparison and its power as aligned lines."""
 
     def text(value) -> str:
         if value is None:

@@ -1,4 +1,4 @@
-"""Parts that the drawings of several analyses share: images, a mosaic of many, names of lines."""
+"""Parts of drawings that several analyses share: images, mosaics, points with intervals, names."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from capsviz.arrangement import split as split
 from capsviz.arrangement import wrapped as wrapped
 from capsviz.results import COLOURS
 
-MARKERS = "osD^vPX<>*"  # of networks and their like, one each
+MARKERS = "osD^vPX<>*"  # one for each network
 GAP = 2  # pixels between the pictures of a mosaic
 
 
 def picture(image: np.ndarray) -> np.ndarray:
-    """Return an image (C, H, W) as `imshow` takes it: grey (H, W), or colour (H, W, 3)."""
+    """Return an image (C, H, W) in the shape of `imshow`: grey (H, W), or colour (H, W, 3)."""
     return image[0] if len(image) < 3 else np.moveaxis(image[:3], 0, -1)
 
 
@@ -30,7 +30,7 @@ def mosaic(axes, pictures, columns):
 
     Returns
     -------
-    The centres of rows and of pictures, in the axes' coordinates.
+    The centres of the rows (y) and of the pictures (x), in data coordinates.
     """
     rows, n, channels, height, width = pictures.shape
     tall, wide = height + GAP, width + GAP
@@ -46,10 +46,10 @@ def mosaic(axes, pictures, columns):
 
 
 def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf, **look):
-    """Draw values (N,) with intervals, in rows 0, 1, ... that are shifted by a number or (N,).
+    """Draw values (N,) with intervals in rows 0, 1, ..., shifted by a number or by (N,).
 
-    A hollow arrow stands at the `left` edge where an interval goes beyond it, and alone where the
-    value does.
+    A hollow arrow marks an interval that goes beyond the `left` edge. If the value is beyond it,
+    only the arrow is drawn.
     """
     values, ends = np.atleast_1d(estimate.value), np.reshape(estimate.ci95, (-1, 2))
     rows, inside, beyond = np.arange(len(values)) + shift, ~(values < left), ends[:, 0] < left
@@ -62,7 +62,7 @@ def points(axes, estimate, colour, marker, name=None, shift=0.0, *, left=-np.inf
 
 
 def kind(estimate, s: int, name) -> tuple:
-    """Return an estimate with colour and marker of the s-th of a few kinds, and its name."""
+    """Return an estimate with the colour and marker of the s-th kind, and its name."""
     return estimate, COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)], name
 
 
@@ -74,7 +74,7 @@ def dots(axes, kinds, gap, start=0.0, **look):
 
 
 def upright(axes, x, estimate, style, **look):
-    """Draw values (N,) as points or a line, with their intervals upright; return the line."""
+    """Draw values (N,) as points or a line, with vertical intervals; return the line."""
     axes.vlines(x, estimate.low, estimate.high, color=look["color"], linewidth=0.8)
     return axes.plot(x, estimate.value, style, **look)[0]
 
@@ -95,7 +95,7 @@ def band(axes, x, estimate, *style, **look):
 
 
 def rows_from(axes, names, left, label, *, right=1.03, at=0.0, **letters):
-    """Name rows from the top down, on a horizontal axis from `left` with a line `at` a number."""
+    """Name rows from top to bottom; the x axis starts at `left` and has a line `at` a number."""
     name_rows(axes, names, **letters)
     rule(axes)
     axes.axvline(at, color="#7F7F7F", linewidth=0.5)
@@ -110,7 +110,7 @@ def name_rows(axes, names, **letters):
 
 
 def album(axes, pictures, columns, rows, above, below=None, *, colours=None, rotation=0):
-    """Draw pictures (rows, n, C, H, W) in lines of `columns`, with texts above and below each.
+    """Draw pictures (rows, n, C, H, W) in lines of `columns`, with texts above and below.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def album(axes, pictures, columns, rows, above, below=None, *, colours=None, rot
 
 
 def numbered(axes, names, estimate, looks, form):
-    """Draw estimates (N,) in named rows, by colours and markers, each with its number beside it."""
+    """Draw estimates (N,) in named rows, each with its number beside it."""
     for row, (one, look) in enumerate(zip(estimate, looks, strict=True)):
         points(axes, one, *look, shift=row)
         text, beside = f"{one.value:{form}}", {"textcoords": "offset points", "va": "center"}
@@ -140,7 +140,7 @@ def numbered(axes, names, estimate, looks, form):
 
 
 def by_rows(field: str, each: float, more: float):
-    """Return how tall a panel is, in inches, with a row for each item in a field of the result."""
+    """Return a function for the height in inches of a panel with a row per item of a field."""
     return lambda result, width: more + each * len(getattr(result, field))
 
 
@@ -151,7 +151,7 @@ def rule(axes, axis="x"):
 
 
 def groups(axes, estimates, names, networks):
-    """Draw estimates (K,) of K networks, a named group of rows each, named for a key."""
+    """Draw estimates (K,) of K networks as named groups of rows, with labels for a legend."""
     K = len(estimates[0])
     for g, estimate in enumerate(estimates):
         for k, one in enumerate(estimate):
@@ -164,7 +164,7 @@ def groups(axes, estimates, names, networks):
 
 
 def beside(axes, edge, places, names, **letters):
-    """Write names at another edge of an image, "top", "bottom" or "right"; return that axis."""
+    """Write names at an edge of an image, "top", "bottom" or "right"; return the new axis."""
     level = edge in ("top", "bottom")
     other = axes.secondary_xaxis(edge) if level else axes.secondary_yaxis(edge)
     other.spines[:].set_visible(False)
@@ -174,11 +174,11 @@ def beside(axes, edge, places, names, **letters):
 
 
 def look(s: int) -> dict:
-    """Return colour and marker of the s-th of a few kinds."""
+    """Return colour and marker of the s-th kind."""
     _, colour, marker, _ = kind(None, s, None)
     return {"color": colour, "marker": marker, "markersize": 3}
 
 
 def percent(axis):
-    """Write shares at the ticks of an axis in percent, with all the digits that they have."""
+    """Format the ticks of an axis of shares in percent, without rounding."""
     axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %".replace("-", "−"))

@@ -1,4 +1,4 @@
-"""The figure set of a paper: every analysis's figures in one folder, a manifest, and a LaTeX file.
+"""Draw the figure set of a network: figures of every analysis, a manifest, and a LaTeX file.
 
 An analysis takes part unless its `figure_set` is None.
 """
@@ -23,19 +23,19 @@ UNRECORDED = ("progress", "command")
 
 
 class Settings(NamedTuple):
-    """What the figures of a set share."""
+    """Settings of all figures of a set."""
 
-    n: int  # test images behind a statistic
-    digit: int | None = None  # class and number of the image that is shown, for None the usual
-    index: int = 0  # type: ignore[assignment]  # a field, in place of a tuple's method
+    n: int  # test images of a statistic
+    digit: int | None = None  # class of the image that is shown; None: the analysis's default
+    index: int = 0  # type: ignore[assignment]  # of this image; the field hides tuple.index
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
     command: str | None = None  # the command line
-    most: int | None = None  # images behind an analysis that looks at each of them dozens of times
+    most: int | None = None  # test images of a statistic with dozens of passes per image
 
     @property
     def few(self) -> int:
-        """Test images behind a statistic that looks at each of them dozens of times."""
+        """Test images of a statistic with dozens of forward passes per image."""
         return self.n if self.most is None else min(self.n, self.most)
 
     @property
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     files: list[str]
     seconds: float
     commit: str | None = None  # of the code that made it
-    part: str = ""  # of a result that several pictures show
+    part: str = ""  # of a result with several pictures
 
 
 def offering() -> list[str]:
@@ -64,7 +64,7 @@ def offering() -> list[str]:
 def choose(only: Sequence[str], known: Sequence[str] | None = None) -> list[str]:
     """Return the analyses to draw, all for an empty choice; ValueError for an unknown one.
 
-    An analysis may be called as its command is, "parse-tree" for parse_tree.
+    An analysis may also have the name of its command, "parse-tree" for parse_tree.
     """
     known = offering() if known is None else known
     only = [name.replace("-", "_") for name in only]
@@ -76,9 +76,9 @@ def choose(only: Sequence[str], known: Sequence[str] | None = None) -> list[str]
 
 
 def fitting(names: Sequence[str], dataset) -> list[str]:
-    """Return those that take the images of a data set; ValueError if none does.
+    """Return the analyses that accept the images of a data set; ValueError if none does.
 
-    Images that show several objects each go to the analyses that take such images.
+    Only some analyses accept images of several objects.
     """
     if dataset.parts is None:
         return list(names)
@@ -89,13 +89,13 @@ def fitting(names: Sequence[str], dataset) -> list[str]:
 
 
 def left_out(name: str, inputs) -> str:
-    """Return why a figure set goes without an analysis; "": it does not."""
+    """Return why an analysis is left out of the figure set; "" if it is not."""
     reasons = [one.left_out(inputs) for one in _of_figure_set(name)]
     return reasons[0] if reasons and all(reasons) else ""
 
 
 def results_of(name: str, inputs, settings: Settings) -> Iterator[tuple[str, NamedTuple]]:
-    """Measure what an analysis gives to the figure set of a network; yield (stem, result)."""
+    """Measure an analysis for the figure set of a network; yield (stem, result)."""
     for one in _of_figure_set(name):
         if not one.left_out(inputs):
             yield from context.of_figure_set(one, inputs, settings)
@@ -116,18 +116,18 @@ def make(
 ) -> tuple[list[Entry], dict[str, str]]:
     """Draw the figures of the named analyses.
 
-    Figures of an earlier run of the same network, images and options are kept unless `force`;
-    `files` are digests of what network and data are read from. A figure wider than a `column`, in
-    inches, goes over both in LaTeX.
+    Figures of an earlier run with the same network, images and options are kept unless `force`.
+    `files` are digests of the files of network and data. In LaTeX, a figure wider than `column`
+    inches spans both columns.
 
     Returns
     -------
-    The entries of the named analyses, and {analysis: error} of those that failed: the others are
-    drawn all the same.
+    The entries of the named analyses, and {analysis: error} of those that failed. A failure does
+    not stop the others.
 
     Raises
     ------
-    ValueError  for a folder with figures of another network, other images or options.
+    ValueError  if the folder has figures of another network, other images or other options.
     """
     origin = provenance(inputs.model.card, str(inputs.device))
     card = {"checkpoint": inputs.name, "dataset": inputs.dataset.name,
@@ -147,7 +147,7 @@ def make(
         write_text(output / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
     def draw(name: str, earlier: Mapping[str, Entry]) -> None:
-        """Measure, draw and write the results of an analysis one by one."""
+        """Measure, draw and write the results of an analysis, one by one."""
         start, drawn, notice = time.perf_counter(), set[str](), inputs.dataset.notice
         for stem, result in results_of(name, inputs, settings):
             path = output / f"{stem}.json"
@@ -155,7 +155,7 @@ def make(
                 raise ValueError(
                     f"{path} exists: add --force to overwrite it, or choose another --output"
                 )
-            entries.setdefault(stem, Entry(stem, name, "", [], 0.0))  # its files, if it is stopped
+            entries.setdefault(stem, Entry(stem, name, "", [], 0.0))  # in case it is interrupted
             record()
             allocator.trim()
             paths = results.save(
@@ -182,7 +182,7 @@ def make(
 
     allocator.give_back_large()
     for name in names:
-        allocator.trim()  # what the last one needed, in pieces that the next may not fit into
+        allocator.trim()  # the last one's memory may be too fragmented for the next
         before = {one.name: one for one in entries.values() if one.analysis == name}
         there = all((output / file).exists() for one in before.values() for file in one.files)
         if name in whole and not force and there:
@@ -195,7 +195,7 @@ def make(
             whole.discard(name)
             draw(name, before)
             whole.add(name)
-        except Exception as error:  # whatever it is, the other figures are drawn
+        except Exception as error:  # any failure: the other figures are still drawn
             failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
             report(f"{name} failed: {failed[name]}")
     for name in [name for name, one in entries.items() if not one.files]:  # begun, and failed
@@ -214,7 +214,7 @@ def make(
 
 
 def _of_figure_set(name: str) -> list[contract.Analysis]:
-    """Return the analyses of a command that measure a network for figure sets."""
+    """Return the analyses of a command that take part in figure sets."""
     return [
         one
         for one in contract.of(name)
@@ -223,10 +223,10 @@ def _of_figure_set(name: str) -> list[contract.Analysis]:
 
 
 def _earlier(output: Path, key: dict) -> tuple[dict[str, Entry], set[str]]:
-    """Return entries that an earlier run left, and the analyses that it drew to their end."""
+    """Return the entries of an earlier run, and the analyses that it completed."""
     try:
         manifest = json.loads((output / MANIFEST).read_text(encoding="utf-8"))
-        fields = {*Entry._fields}  # others were in manifests of before
+        fields = {*Entry._fields}  # older manifests have others
         known = [{k: one[k] for k in one.keys() & fields} for one in manifest["figures"]]
         entries = {one["name"]: Entry(**one) for one in known}
         whole, earlier = set(manifest["whole"]), manifest["key"]

@@ -1,4 +1,4 @@
-"""Text for pages and papers: tables in Markdown and LaTeX, and LaTeX that includes figures."""
+"""Write text for pages and papers: tables in Markdown and LaTeX, and LaTeX of figures."""
 
 import functools
 import re
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from capsviz.files import write_text
 
-LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or other fonts
+LATEX = {  # because pylatexenc's forms need a package in older LaTeX, or other fonts
     "°": r"$^\circ$", "×": r"$\times$", "·": r"$\cdot$", "²": "$^2$", "→": r"$\to$", "–": "--",
     "…": r"\dots{}", "û": r"$\hat u$", "v̂": r"$\hat v$", "|": "$|$",
 }  # fmt: skip
-COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
-GAP = 12  # points between columns
+COLUMN, PAGE = 245, 504  # widths in points of a column and of a page with two columns, 7 inches
+GAP = 12  # points between the columns of a table
 TALL = 45  # lines of a float that fit on a page
-SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
+SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # relative widths at 10, 9, 8 points
 NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
@@ -45,12 +45,12 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """Return a LaTeX table environment, plain text escaped; needs no package.
+    """Return a LaTeX table environment of escaped plain text, which needs no package.
 
-    A table wider than a column goes over both. One wider than a page gets its header in lines and
-    smaller letters. If that is not enough, the rest of its columns follows below the first ones,
-    with the names of the rows again. What is taller than a page goes on in further environments.
-    The caption is plain text, the label "tab:LABEL".
+    A table wider than a column spans both. If it is wider than a page, its header is wrapped and
+    its letters are smaller. If it is still too wide, the other columns follow below the first ones,
+    with the row names repeated. A table taller than a page continues in further environments. The
+    caption is plain text, the label "tab:LABEL".
     """
     columns = [([name], *cells) for name, *cells in zip(header, *rows, strict=True)]
     star = "*" if _width(columns) > COLUMN else ""
@@ -79,7 +79,7 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
 
 
 def _tabular(columns) -> list[str]:
-    """Return a tabular of columns, each the lines of its header and then its cells."""
+    """Return the lines of a tabular; a column is the list of its header lines, then its cells."""
     tall = max(len(lines) for lines, *_ in columns)
     heads = zip(*([""] * (tall - len(lines)) + lines for lines, *_ in columns), strict=True)
     rows = zip(*(cells for _, *cells in columns), strict=True)
@@ -92,9 +92,9 @@ def _tabular(columns) -> list[str]:
 
 
 def _blocks(columns, scale: float) -> list[list]:
-    """Return the columns in as few blocks of about as many as fit on a page.
+    """Split the columns into as few blocks of similar width as fit on a page.
 
-    Each begins with the columns that name the rows.
+    Each block begins with the columns that name the rows.
     """
     rows = list(zip(*(cells for _, *cells in columns), strict=True))
     keys = (k for k in (1, 2, 3) if len({row[:k] for row in rows}) == len(rows))
@@ -109,7 +109,7 @@ def _blocks(columns, scale: float) -> list[list]:
 
 
 def _lines(name: str, cells: Sequence[str]) -> list[str]:
-    """Return a column's name in lines no longer than its cells, if its words are not."""
+    """Wrap a column's name to the width of its cells, or of its longest word if that is wider."""
     name = name.replace(" %", "\u00a0%")
     longest = max(1, *map(len, (*cells, *name.split(" "))))
     return textwrap.wrap(name, longest, break_on_hyphens=False) or [""]
@@ -122,7 +122,7 @@ def _width(columns, scale: float = 1.0) -> float:
 
 
 def _points(text: str) -> float:
-    """Return the approximate width of a text in LaTeX's letters of 10 points."""
+    """Return the approximate width of a text in points, in LaTeX's 10-point font."""
     return sum(3 if c in NARROW else 8 if c.isupper() or c in WIDE else 5 for c in text)
 
 
@@ -139,7 +139,7 @@ def write(
 
 
 def escape(text: str) -> str:
-    """Return plain text as LaTeX; a character without a sign there becomes its code point."""
+    """Return plain text as LaTeX; an unknown character becomes its code point."""
     text = OPENING.sub("“", text).replace('"', "”")
     return _encoder().unicode_to_latex(unicodedata.normalize("NFC", text))
 
@@ -152,7 +152,7 @@ def typeset(caption: str) -> str:
 def environment(
     file: str, caption: str, label: str, inches: float, column: float, *, place: str = "t"
 ) -> list[str]:
-    """Return the lines of a figure environment; one wider than a column goes over both."""
+    """Return the lines of a figure environment; a figure wider than a column spans both."""
     star = "*" if inches > column + 0.01 else ""
     return [
         rf"\begin{{figure{star}}}[{place}]",
@@ -165,7 +165,7 @@ def environment(
 
 
 def document(captions: Mapping[str, str], kind: str, inches: float, column: float) -> str:
-    """Return a document that shows every figure of a set, by its caption, and compiles as it is."""
+    """Return a complete LaTeX document with every figure of a set and its caption."""
     parts = [
         r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
         rf"\documentclass{'[twocolumn]' if inches > column + 0.01 else ''}{{article}}",

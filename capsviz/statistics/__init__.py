@@ -1,1 +1,1 @@
-"""Intervals, comparisons, detection, moments: of NumPy arrays, without torch."""
+"""Intervals, comparisons, detection and image moments, on NumPy arrays, without torch."""

@@ -1,10 +1,10 @@
-"""How much accuracy is lost to each factor: Shapley values of a logistic fit.
+"""Attribute a loss of accuracy to factors: Shapley values of a logistic fit.
 
-Rightness is fitted by a logistic function of the factors' features. What a set of factors costs is
-the fitted share where the others are set to nothing (features zero), less that with these as they
-are; a factor's Shapley value is what it adds to the cost, averaged over all orders in which factors
-may be added (Shapley 1953; Lipovetsky & Conklin 2001, doi:10.1002/asmb.446). They add up to the
-cost of all.
+A logistic function of the factors' features is fitted to whether each answer is correct. The cost
+of a set of factors is the fitted accuracy without any factor (all features zero), minus the fitted
+accuracy with the factors of the set. The Shapley value of a factor is the cost that it adds,
+averaged over all orders in which factors can be added (Shapley 1953; Lipovetsky & Conklin 2001,
+doi:10.1002/asmb.446). The Shapley values add up to the cost of all factors.
 """
 
 from collections.abc import Sequence
@@ -15,32 +15,32 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-RIDGE = 1e-6  # of each coefficient's square: keeps the fit finite where all are right
+RIDGE = 1e-6  # penalty on squared coefficients: keeps the fit finite if all answers are correct
 STEPS = 100
 
 
 class Attribution(NamedTuple):
-    """F factors and n cases; an influence is what a case moves the number by, times n."""
+    """Accuracy lost to each of F factors, from n cases."""
 
-    base: float  # fitted share of right answers where every feature is zero
-    lost: np.ndarray  # (F,) Shapley values, of what the factors take from the base
-    influence: np.ndarray  # (n, F) of `lost`; means over the cases are zero
+    base: float  # fitted accuracy if every feature is zero
+    lost: np.ndarray  # (F,) Shapley values: the part of `base` that each factor costs
+    influence: np.ndarray  # (n, F) n times the change of `lost` due to each case; mean zero
 
 
 def attribute(features: Sequence[np.ndarray], right: np.ndarray) -> Attribution:
     """Return how much accuracy each factor costs.
 
-    The influences are those of the infinitesimal jackknife: their sums over independent groups of
-    cases give the standard error, fit included.
+    The influences are those of the infinitesimal jackknife. Their sums over independent groups of
+    cases give the standard error, including that of the fit.
 
     Parameters
     ----------
-    features  of each factor (n, P); zero where the factor changes nothing.
-    right     (n,) 0 or 1, or shares between.
+    features  one array (n, P) for each factor; zero where the factor changes nothing.
+    right     (n,) whether each answer is correct: 0, 1, or a share between them.
 
     Raises
     ------
-    ValueError  for a fit that does not converge.
+    ValueError  if the fit does not converge.
     """
     n, owner = len(right), np.repeat(np.arange(len(features)), [f.shape[1] for f in features])
     X = np.column_stack([np.ones(n), *features])
@@ -67,7 +67,7 @@ def attribute(features: Sequence[np.ndarray], right: np.ndarray) -> Attribution:
 
 
 def _fit(X: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients (P,) of the logistic fit by Newton's method, and what each case moves them."""
+    """Return coefficients (P,) of the logistic fit by Newton's method, and their influences."""
     n, P = X.shape
 
     def loss(at):

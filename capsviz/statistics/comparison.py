@@ -1,8 +1,8 @@
-"""Networks compared over the same images: paired bootstrap, McNemar's test.
+"""Compare networks on the same images: paired bootstrap, McNemar's test.
 
-Per-image values are (K, N): K networks, the first of which the others are compared with. Intervals
-are 95 %: Wilson's of a share, elsewhere percentiles of resamples of the images (Efron & Tibshirani
-1993, chapter 13), the same ones for all networks, so that a difference is paired.
+Per-image values are (K, N) of K networks; the others are compared with the first. Intervals are
+95 %: Wilson's for shares, otherwise percentiles of bootstrap resamples of the images (Efron &
+Tibshirani 1993, chapter 13). All networks have the same resamples, so differences are paired.
 """
 
 from dataclasses import replace
@@ -20,11 +20,14 @@ from capsviz.statistics.intervals import (
 )
 
 RESAMPLES = 1000
-FEW = 5  # images that differ: their resamples say little of how many do
+FEW = 5  # images; resamples of fewer differing ones hardly show how many differ
 
 
 def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """How often each of n images is in each resample: (resamples, n) float32; rows sum to n."""
+    """Count how often each of n images is in each resample: (resamples, n) float32.
+
+    Rows sum to n.
+    """
     require_two(n)
     generator = np.random.default_rng(seed)
     counts = np.empty((resamples, n), np.float32)
@@ -34,16 +37,17 @@ def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.n
 
 
 def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True) -> Estimate:
-    """Means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
+    """Return means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
 
-    With `shares`, intervals of what is 0 or 1 are Wilson's, and `paired_interval`'s of differences:
-    near 0 and 1 many resamples hold no error. Of other values, as of scores, they are percentiles.
+    With `shares`, values that are all 0 or 1 get Wilson's intervals, and their differences
+    `paired_interval`, since near 0 and 1 many resamples contain no error. Other values, for example
+    scores, get percentiles.
     """
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
     compared = replace(of_resamples(values.mean(1, dtype=np.float64), counts @ values.T / n), n=n)
     assert compared.difference is not None
-    rounded = values.round(6)  # of ones an area is almost 1
+    rounded = values.round(6)  # an area under a curve of ones is almost 1
     binary = [shares and bool(np.isin(one, (0, 1)).all()) for one in rounded]
     for k in np.flatnonzero(binary):
         compared.ci95[k] = wilson(rounded[k].sum(), n)
@@ -53,17 +57,18 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
 
 
 def student_means(values: np.ndarray) -> Estimate:
-    """Means of values (N, K) with Student's intervals, their differences paired to the first."""
+    """Return means of values (N, K) with Student intervals; differences to the first are paired."""
     values = np.asarray(values, float)
     change = Estimate(*mean_interval(values - values[:, :1]), len(values))
     return Estimate(*mean_interval(values), len(values), change)
 
 
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
-    """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
+    """Return means of after - before of binary per-image values (K, N), under the resamples.
 
-    The interval is `paired_interval`'s. That of a difference is of resamples, and where fewer than
-    `FEW` images differ not narrower than twice `paired_interval`'s of none.
+    Intervals are from `paired_interval`. Those of differences are percentiles of the resamples. If
+    fewer than `FEW` images differ, they are at least twice as wide as `paired_interval` of no
+    change.
     """
     changes = np.asarray(after, float) - before
     compared, n = compare_means(changes, counts, shares=False), changes.shape[1]
@@ -80,18 +85,18 @@ def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -
 
 
 def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
-    """Shares of right answers among the variants of N images, of which each has some or none.
+    """Return shares of correct answers among the variants of N images; an image may have none.
 
-    The variants of one image are not independent: the interval is `wilson_of_varying`'s. That of a
-    difference is of resamples, which take an image with all its variants; where few images differ
-    it is at least as wide as `paired_interval`'s where none does. Simulated with 20 to 100 images,
-    a nominal 95 % covered 92 to 100 % of true differences.
+    The variants of one image are not independent, so the interval is `wilson_of_varying`. That of a
+    difference is from resamples, which draw an image with all its variants. If few images differ,
+    it is at least as wide as `paired_interval` of no change. In simulations with 20 to 100 images,
+    nominal 95 % intervals covered 92 to 100 % of true differences.
 
     Parameters
     ----------
-    right   (K, N) right answers to the variants of each image.
-    of      (N,) variants of each image.
-    counts  of `draw_resamples`.
+    right   (K, N) number of correct answers to the variants of each image.
+    of      (N,) number of variants of each image.
+    counts  from `draw_resamples`.
 
     Raises
     ------
@@ -116,19 +121,18 @@ def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Est
 
 
 def _paired(less: np.ndarray) -> tuple[float, float]:
-    """`paired_interval` of one proportion less another, of each image (N,) -1, 0 or 1."""
+    """Return `paired_interval` of a mean change; `less` (N,) is -1, 0 or 1 for each image."""
     return paired_interval(int((less > 0).sum()), int((less < 0).sum()), len(less))
 
 
 def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:
-    """R² = 1 - sum of errors / sum of spread of K predictors: 0 for one no better than the mean.
-
-    NaN where nothing varies.
+    """Return R² = 1 - sum of errors / sum of spread of K predictors; NaN if nothing varies.
 
     Parameters
     ----------
-    errors, spread  (K, N) squared errors of each image, and those of the mean.
-    counts          of `draw_resamples`.
+    errors  (K, N) squared error of the prediction for each image.
+    spread  (K, N) squared error of predicting the mean.
+    counts  from `draw_resamples`.
     """
     whole, drawn = spread.sum(1), counts @ spread.T
     drawn = 1 - (counts @ errors.T) / np.where(drawn > 0, drawn, np.nan)
@@ -136,17 +140,18 @@ def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray
 
 
 def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
-    """p-value of McNemar's exact two-sided test (1947): are two networks right equally often?
+    """Return the p-value of McNemar's exact two-sided test (1947) of equal accuracy.
 
-    `first` and `other` (N,) say which images each classifies correctly; the images that only one
-    does are a binomial sample. ValueError for unequal lengths, or values other than 0 and 1.
+    `first` and `other` (N,) are 1 for images that a network classifies correctly, else 0. The test
+    is binomial, over the images that only one network classifies correctly. Raises ValueError for
+    unequal lengths, or values other than 0 and 1.
     """
     from scipy.stats import binomtest  # takes half a second to import
 
     first, other = np.asarray(first), np.asarray(other)
     if first.shape != other.shape or not np.isin([first, other], (0, 1)).all():
         raise ValueError(
-            "expected 0 or 1, of the same images for both networks, got "
+            "expected 0 or 1 for the same images of both networks, got "
             f"{first.shape} and {other.shape} with values {np.union1d(first, other)[:5].tolist()}"
         )
     first, other = first.astype(bool), other.astype(bool)
@@ -155,7 +160,7 @@ def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """p-values (A,) corrected for A tests at once by Holm's method (1979)."""
+    """Return p-values (A,) corrected for A simultaneous tests by Holm's method (1979)."""
     order = np.argsort(p)
     scaled = np.asarray(p)[order] * np.arange(len(p), 0, -1)
     corrected = np.empty(len(p))
@@ -164,7 +169,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def of_resamples(value: np.ndarray, drawn: np.ndarray) -> Estimate:
-    """Values (K,) with the percentiles of those of the resamples (R, K), and less the first."""
+    """Return values (K,) and their differences to the first, with percentiles of draws (R, K)."""
     drawn = np.asarray(drawn, np.float64)
     less = drawn - drawn[:, :1]
     change = Estimate(value - value[0], middle_95(less), draws=less)

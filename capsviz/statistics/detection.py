@@ -1,7 +1,7 @@
-"""Detecting images that a capsule network was not made for, by scores.
+"""Detect images that are unlike the training data, by scores.
 
-Frosst, Sabour & Hinton (2018), arXiv:1811.06969: the winning capsule reconstructs the image as its
-class; where that is far from the image, the image is suspect.
+Frosst, Sabour & Hinton (2018), arXiv:1811.06969: the winning capsule reconstructs the image. An
+image far from its reconstruction is flagged.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ import numpy as np
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import wilson_of_varying
 
-PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
-SHARE = 0.05  # of validation images that are flagged by one measure or the other
+PERCENTILE = 95.0  # of the distances of validation images; the paper's threshold
+SHARE = 0.05  # of validation images that are flagged by at least one score
 REASONS = {"length": "short capsule", "distance": "poor reconstruction"}
-LOW = {"activation": "low activation", "probability": "low probability"}  # of other scores
-USUAL_PIECES = 2  # strokes: of 5,000 validation digits of MNIST, 0.2 % have more
+LOW = {"activation": "low activation", "probability": "low probability"}  # in place of a length
+USUAL_PIECES = 2  # separate strokes; 0.2 % of 5,000 validation digits of MNIST have more
 RESAMPLES = 1000
-RANKED = 1 << 20  # distances ranked at a time, over resamples
+RANKED = 1 << 20  # distances ranked at a time, to bound memory
 
 
 def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") -> list[str]:
-    """Return what is odd about a picture, in words; `score` is what a class gets."""
+    """Return remarks on an unusual image; `score` names the score of a class."""
     texts = []
     if unlike:
         named = REASONS | ({"length": LOW[score]} if score in LOW else {})
@@ -35,7 +35,7 @@ def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") ->
 
 
 def threshold(distances: np.ndarray) -> float:
-    """The distance above which an image is flagged: a percentile of those of validation images."""
+    """Return the distance above which an image is flagged: a percentile over validation images."""
     if len(distances) == 0 or np.isnan(distances).any():
         raise ValueError(f"a threshold needs distances of validation images, got {distances}")
     return float(np.percentile(distances, PERCENTILE))
@@ -44,21 +44,21 @@ def threshold(distances: np.ndarray) -> float:
 class Limits(NamedTuple):
     """Limits of images like the training data; None: not checked."""
 
-    length: float | None = None  # of the longest capsule, or largest probability: at least
-    distance: float | None = None  # L2, to the winning capsule's reconstruction: at most
+    length: float | None = None  # least length of the longest capsule, or largest probability
+    distance: float | None = None  # largest L2 distance to the winning capsule's reconstruction
 
     def crossed(self, length: float, distance: float | None) -> list[str]:
-        """The measures, of `REASONS`, by which an image is unlike the training data."""
+        """Return the keys of `REASONS` for the limits that an image crosses."""
         short = self.length is not None and length < self.length
         far = self.distance is not None and distance is not None and distance > self.distance
         return [name for name, over in zip(REASONS, (short, far), strict=True) if over]
 
 
 def joint_limits(scores: Mapping[str, np.ndarray], share: float = SHARE) -> dict[str, float]:
-    """Limits of several scores (N,), such that a share of images is above one of them or more.
+    """Return limits of several scores (N,) that at most a share of the images exceeds in any score.
 
-    Each score is given the same chance: an image counts by the highest of its ranks, and every
-    limit lies at the one rank above which there is that share of images, or less.
+    Each score gets the limit at the same rank. It is the lowest rank such that at most that share
+    of images has a higher rank in any score.
     """
     values = np.stack(list(scores.values()))
     if values.shape[1] == 0:
@@ -66,14 +66,14 @@ def joint_limits(scores: Mapping[str, np.ndarray], share: float = SHARE) -> dict
     ordered = np.sort(values, axis=1)
     ranks = np.stack([np.searchsorted(o, v) for o, v in zip(ordered, values, strict=True)])
     highest = np.sort(ranks.max(0))
-    place = highest[max(0, len(highest) - 1 - int(share * len(highest)))]
-    return {name: float(o[place]) for name, o in zip(scores, ordered, strict=True)}
+    limit = highest[max(0, len(highest) - 1 - int(share * len(highest)))]
+    return {name: float(o[limit]) for name, o in zip(scores, ordered, strict=True)}
 
 
 def auroc(clean: np.ndarray, suspect: np.ndarray) -> np.ndarray:
-    """Chance (...) that a suspect image scores above a clean one, ties counting half.
+    """Return the probability (...) that a suspect image scores above a clean one; ties count half.
 
-    Scores are (..., N) and (..., M); by ranks (Mann-Whitney).
+    Scores are (..., N) and (..., M). The probability is computed from ranks (Mann-Whitney).
     """
     from scipy.stats import rankdata
 
@@ -85,10 +85,10 @@ def auroc(clean: np.ndarray, suspect: np.ndarray) -> np.ndarray:
 def auroc_resampled(
     clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0
 ) -> np.ndarray:
-    """AUROC (RESAMPLES, S) of S scores on bootstrap resamples, the same ones for every score.
+    """Return AUROC (RESAMPLES, S) of S scores on bootstrap resamples, the same for every score.
 
-    With `paired`, suspect image i was made from clean image i, and is drawn together with it:
-    ValueError for unequal numbers.
+    With `paired`, suspect image i was made from clean image i, and both are drawn together. Raises
+    ValueError for unequal numbers of paired images.
     """
     draws = np.random.default_rng(seed)
     n, m = clean.shape[-1], suspect.shape[-1]
@@ -105,11 +105,12 @@ def auroc_resampled(
 
 
 def told_apart(clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0) -> Estimate:
-    """AUROC (S,) of S scores, with its interval and its draws; arguments as `auroc_resampled`'s.
+    """Return AUROC (S,) of S scores with intervals and draws; arguments as in `auroc_resampled`.
 
-    `wilson_of_varying`, of 2 n images at most, n of the fewer, as where few overlap (Hanley &
-    McNeil 1982). By simulation with 20 to 200 images and areas from 0.6 to 0.999 they cover 94.5 to
-    100 %, and percentiles of the resamples 84 to 100 %.
+    Intervals are `wilson_of_varying` with an effective sample size of at most 2 n, where n is the
+    size of the smaller set, since few scores may overlap (Hanley & McNeil 1982). In simulations
+    with 20 to 200 images and areas from 0.6 to 0.999 they covered 94.5 to 100 %, and percentiles of
+    the resamples 84 to 100 %.
     """
     areas, n = auroc(clean, suspect), min(clean.shape[-1], suspect.shape[-1])
     drawn = auroc_resampled(clean, suspect, paired=paired, seed=seed)

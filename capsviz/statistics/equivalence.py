@@ -1,12 +1,12 @@
-"""Equivalence of two recipes over training runs paired by seed, and what n pairs can show.
+"""Test two recipes for equivalence over training runs paired by seed, and compute the power.
 
-Values are any number measured once on each run: the accuracy, an area under a curve. Pairs are the
-unit: test images are the same in all runs, and conclusions are about further runs on these images.
+A value is any number that is measured once on each run, for example the accuracy. Pairs are the
+unit. Test images are the same in all runs, so conclusions are about further runs on these images.
 
 Two one-sided tests (TOST): Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics
-15:657; for readers outside pharmacology Lakens 2017, Social Psychological and Personality Science
-8:355. They are at 5 % each, so the recipes are equivalent if the 90 % interval of the mean
-difference lies inside the margins.
+15:657; an introduction is Lakens 2017, Social Psychological and Personality Science 8:355. Each
+test is at 5 %, so the recipes are equivalent if the 90 % interval of the mean difference lies
+inside the margins.
 """
 
 from bisect import bisect_left
@@ -22,15 +22,15 @@ from capsviz.statistics.intervals import student
 FEWEST = 3  # pairs: with two, Student's quantile is 12.7
 LEVEL = 0.05  # of each test
 POWER = 0.8
-MOST = 100_000  # pairs that are tried
+MOST = 100_000  # pairs: the search for a number of pairs ends here
 EQUIVALENT, DIFFERENT, NOT_SETTLED = "equivalent", "different", "not settled"
 
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """Paired differences of n runs, the tests of them, and what n pairs could have shown."""
+    """Paired differences of n runs, their tests, and the power of n pairs."""
 
-    difference: Estimate  # mean of first less second, 95 %; its `runs` are the pairs
+    difference: Estimate  # mean of first minus second, 95 %; its `runs` are the pairs
     sd: float  # of the differences, at least the resolution of the values
     margin: float
     p_equivalent: float  # the larger p-value of the two one-sided tests
@@ -44,22 +44,25 @@ class Paired:
 
     @property
     def detectable(self) -> float:
-        """Return the smallest true difference that n pairs show with 80 % power."""
+        """Return the smallest true difference that n pairs detect with 80 % power."""
         return detectable(self.sd, self.n)
 
     @property
     def pairs_to_detect(self) -> int | None:
-        """Return the pairs that show a difference as large as the margin with 80 % power."""
+        """Return the pairs that detect a difference as large as the margin with 80 % power."""
         return _fewest(lambda n: power_to_detect(self.margin, self.sd, n))
 
     @property
     def pairs_for_equivalence(self) -> int | None:
-        """Return the pairs that show equivalence with 80 % power, if there is no difference."""
+        """Return the pairs that show equivalence with 80 % power, given no true difference."""
         return _fewest(lambda n: power_of_equivalence(self.margin, self.sd, n))
 
     @property
     def verdict(self) -> str:
-        """Return `EQUIVALENT`, also if a difference within the margin is shown, or another."""
+        """Return `EQUIVALENT`, `DIFFERENT` or `NOT_SETTLED`.
+
+        It is `EQUIVALENT` even if there is a significant difference within the margin.
+        """
         if self.p_equivalent < LEVEL:
             return EQUIVALENT
         return DIFFERENT if self.p_different < LEVEL else NOT_SETTLED
@@ -74,9 +77,9 @@ def paired(
 
     Parameters
     ----------
-    first, second  (n,) a value of each run; position k is the same seed in both.
+    first, second  (n,) value of each run; element k has the same seed in both.
     margin         largest difference that does not matter, above 0, in the unit of the values.
-    resolution     step of the values, for example one image: the s.d. is taken to be at least this,
+    resolution     step of the values, for example one image. The s.d. is taken to be at least this,
                    since a few pairs may differ by the same number by chance.
 
     Raises
@@ -99,19 +102,19 @@ def paired(
         sd,
         margin,
         max(_above(mean + margin, sd, n), _above(margin - mean, sd, n)),
-        min(1.0, 2 * _above(abs(mean), sd, n)) if mean else 1.0,
+        min(1.0, 2 * _above(abs(mean), sd, n)),
     )
 
 
 def detectable(sd: float, n: int) -> float:
-    """Return the smallest true difference that n pairs show with 80 % power, two-sided at 5 %."""
+    """Return the smallest true difference that n pairs detect: 80 % power, two-sided at 5 %."""
     from scipy.optimize import brentq
 
     return sd * brentq(lambda size: power_to_detect(size, 1.0, n) - POWER, 0, 100)
 
 
 def power_to_detect(difference: float, sd: float, n: int) -> float:
-    """Return how probably a t test of n pairs, two-sided at 5 %, shows this true difference."""
+    """Return the power of a t test of n pairs, two-sided at 5 %, for this true difference."""
     from scipy.special import ndtr, stdtrit
 
     if sd == 0:
@@ -122,7 +125,7 @@ def power_to_detect(difference: float, sd: float, n: int) -> float:
 
 
 def power_of_equivalence(margin: float, sd: float, n: int, difference: float = 0.0) -> float:
-    """Return how probably n pairs are called equivalent, given the true difference."""
+    """Return the probability that n pairs are called equivalent, given the true difference."""
     from scipy.special import ndtr, stdtrit
 
     if sd == 0:
@@ -133,7 +136,7 @@ def power_of_equivalence(margin: float, sd: float, n: int, difference: float = 0
 
 
 def _above(mean: float, sd: float, n: int) -> float:
-    """p-value of Student's one-sided test that the true mean is above 0."""
+    """Return the p-value of Student's one-sided test that the true mean is above 0."""
     from scipy.special import stdtr
 
     if sd == 0:
@@ -143,7 +146,7 @@ def _above(mean: float, sd: float, n: int) -> float:
 
 @lru_cache(256)
 def _observed_sd(n: int) -> np.ndarray:
-    """Return equally probable values (2000,) of the s.d. of n pairs, over the true one."""
+    """Return equally probable values (2000,) of the s.d. of n pairs, divided by the true s.d."""
     from scipy.special import chdtri
 
     return np.sqrt(chdtri(n - 1, (np.arange(2000) + 0.5) / 2000) / (n - 1))
@@ -152,5 +155,5 @@ def _observed_sd(n: int) -> np.ndarray:
 def _fewest(power) -> int | None:
     """Return the smallest n whose power is 80 %; None above 100,000."""
     tried = range(FEWEST, MOST + 1)
-    place = bisect_left(tried, POWER, key=power)
-    return tried[place] if place < len(tried) else None
+    index = bisect_left(tried, POWER, key=power)
+    return tried[index] if index < len(tried) else None

@@ -13,17 +13,17 @@ from capsviz.statistics.words import with_interval
 class Estimate:
     """A number, or an array of them (...), with 95 % intervals.
 
-    f"{estimate:.1%}" is "98.9 % [98.0 %, 99.4 %]"; estimate[k] takes a part of an array. One of
-    several training runs (`statistics.runs.combine`) has their mean as its value.
+    f"{estimate:.1%}" is "98.9 % [98.0 %, 99.4 %]", and estimate[k] is a part of an array. For
+    several training runs (`statistics.runs.combine`) the value is their mean.
     """
 
     value: np.ndarray  # (...)
     ci95: np.ndarray  # (..., 2) lower and upper end
-    n: int | None = None  # images, or pairs, that it is over
-    difference: Estimate | None = None  # paired, to the reference: of the first network, a control
-    runs: np.ndarray | None = None  # (S, ...) value of each training run; None: of one
-    between: np.ndarray | None = None  # (...) share of the variance of a run's value between runs
-    draws: np.ndarray | None = field(default=None, repr=False)  # (R, ...) under resamples; not kept
+    n: int | None = None  # number of images or pairs
+    difference: Estimate | None = None  # paired, to a reference: the first network or a control
+    runs: np.ndarray | None = None  # (S, ...) value of each training run; None: a single run
+    between: np.ndarray | None = None  # (...) share of the variance of one run due to runs
+    draws: np.ndarray | None = field(default=None, repr=False)  # (R, ...) of resamples; not stored
 
     def __post_init__(self):
         value, ci95 = np.asarray(self.value), np.asarray(self.ci95)
@@ -72,11 +72,11 @@ class Estimate:
 
     @property
     def training_runs(self) -> int:
-        """Number of training runs that it is the mean of."""
+        """Number of training runs that the value is the mean of."""
         return 1 if self.runs is None else len(self.runs)
 
     def undrawn(self) -> Estimate:
-        """Return it without its resamples, e.g. where training runs resample other units."""
+        """Return the estimate without its resamples, e.g. if training runs resample other units."""
         difference = None if self.difference is None else self.difference.undrawn()
         return replace(self, difference=difference, draws=None)
 
@@ -95,15 +95,15 @@ FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  
 
 
 def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
-    """The difference of two estimates, its interval from theirs by MOVER (Zou & Donner 2008).
+    """Return the difference of two estimates; its interval is by MOVER (Zou & Donner 2008).
 
-    The margins are added in quadrature, minus their covariance. So near the ends of a scale it is
-    asymmetric like theirs, and not of zero width where no resample differs.
+    The margins are added in quadrature, minus their covariance. So the interval is asymmetric near
+    the ends of a scale, like those of the estimates, and has a width if no resample differs.
 
     Parameters
     ----------
-    paired  both have `draws` under the same resamples, which say how far they go together. False:
-            they are independent; where they are not the interval is too wide.
+    paired  True: both have `draws` of the same resamples, which give the correlation. False: they
+            are taken to be independent; the interval is too wide if they correlate positively.
     """
     value = one.value - other.value
     draws, together = None, np.zeros(())
@@ -123,7 +123,7 @@ def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
 
 
 def to_first(one: Estimate) -> Estimate:
-    """Less the first along the leading axis, under the same resamples; the first is 0 exactly."""
+    """Subtract the first along the leading axis, paired by resamples; the first becomes 0."""
     apart = less(one, one[:1], paired=True)
     ends = apart.ci95.copy()
     ends[0] = 0
@@ -131,7 +131,10 @@ def to_first(one: Estimate) -> Estimate:
 
 
 def _correlation(one: np.ndarray, other: np.ndarray, apart: np.ndarray) -> np.ndarray:
-    """Of draws (R, ...) and their difference; 0 where one does not vary, or the difference."""
+    """Return the correlation (...) of draws (R, ...); 0 if one of them, or `apart`, is constant.
+
+    `apart` is their difference. Draws with a NaN are left out.
+    """
     whole = ~np.isnan(apart).reshape(len(apart), -1).any(1)
     if not whole.any():
         return np.zeros(apart.shape[1:])
@@ -142,22 +145,22 @@ def _correlation(one: np.ndarray, other: np.ndarray, apart: np.ndarray) -> np.nd
 
 
 def stack(estimates, axis: int = 0) -> Estimate:
-    """Estimates of equal shape as one, along a new axis of values; n where it is one for all."""
+    """Stack estimates of equal shape along a new axis of values; n is None unless all agree."""
     estimates = list(estimates)
     counts = {one.n for one in estimates}
-    place = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
+    axis = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
     differences = [one.difference for one in estimates]
 
-    def stacked(name: str, place: int):
+    def stacked(name: str, axis: int):
         parts = [getattr(one, name) for one in estimates]
-        return None if any(part is None for part in parts) else np.stack(parts, place)
+        return None if any(part is None for part in parts) else np.stack(parts, axis)
 
     return Estimate(
-        stacked("value", place),
-        stacked("ci95", place),
+        stacked("value", axis),
+        stacked("ci95", axis),
         estimates[0].n if len(counts) == 1 else None,
-        None if None in differences else stack(differences, place),
-        stacked("runs", place + 1),
-        stacked("between", place),
-        stacked("draws", place + 1),
+        None if None in differences else stack(differences, axis),
+        stacked("runs", axis + 1),
+        stacked("between", axis),
+        stacked("draws", axis + 1),
     )

@@ -1,4 +1,4 @@
-"""95 % intervals: of a proportion, of a mean, and of a difference of paired proportions."""
+"""95 % intervals of a proportion, of a mean, and of a difference of paired proportions."""
 
 from math import sqrt
 from typing import Any
@@ -9,7 +9,7 @@ Z = 1.959964  # of the normal distribution, two-sided 95 %
 
 
 def wilson(right: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval of a proportion: `right` successes among n.
+    """Return Wilson's score interval of a proportion: `right` successes among n.
 
     Raises
     ------
@@ -19,7 +19,7 @@ def wilson(right: float, n: float) -> tuple[float, float]:
         raise ValueError(f"an interval needs at least 1 image, got {n}")
     if not 0 <= right <= n:
         raise ValueError(f"expected from 0 to {n} successes among {n}, got {right}")
-    right, n = float(right), float(n)  # NumPy's integers would overflow
+    right, n = float(right), float(n)  # NumPy integers would overflow
     p = right / n
     centre = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
@@ -27,32 +27,33 @@ def wilson(right: float, n: float) -> tuple[float, float]:
 
 
 def wilson_of_varying(p: float, variance: float, most: float, n: float) -> tuple[float, float]:
-    """Wilson's interval of a share p whose estimate has a known variance.
+    """Return Wilson's interval of a share p whose estimate has a known variance.
 
-    It uses the effective sample size p (1 - p) / variance (Kish 1965), at most `most`; n where the
-    share is 0 or 1, or does not vary.
+    The sample size is the effective one, p (1 - p) / variance (Kish 1965), at most `most`. It is n
+    if the share is 0 or 1, or the variance is 0.
     """
     size = min(p * (1 - p) / variance, most) if variance > 0 and 0 < p < 1 else n
     return wilson(p * size, size)
 
 
 def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
-    """`wilson` of each of the counts (...): (..., 2)."""
+    """Return `wilson` (..., 2) of each of the counts (...)."""
     ends = [wilson(count, n) for count in np.ravel(right)]
     return np.reshape(ends, (*np.shape(right), 2))
 
 
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the first axis, at least 2 long, and its interval (..., 2) by Student's t."""
+    """Return the mean over the first axis, at least 2 long, and its Student interval (..., 2)."""
     require_two(len(values))
     one = RunningMean(values)
     return one.mean, one.interval()
 
 
 class RunningMean:
-    """Mean, lowest and highest of values (N, ...) that come in batches and are not kept.
+    """Mean, minimum and maximum of values (N, ...) that come in batches and are not stored.
 
-    By Chan, Golub & LeVeque (1983, The American Statistician 37:242), which loses no digits.
+    The update is that of Chan, Golub & LeVeque (1983, The American Statistician 37:242), which is
+    numerically stable.
     """
 
     def __init__(self, values: np.ndarray | None = None):
@@ -63,7 +64,7 @@ class RunningMean:
             self.add(values)
 
     def add(self, values: np.ndarray) -> None:
-        """Take in B more values (B, ...), at least one."""
+        """Add B values (B, ...), at least one."""
         n, mean = len(values), values.mean(0, dtype=float)
         apart, whole = mean - self.mean, self.n + n
         spread = n * values.var(0, dtype=float)
@@ -73,7 +74,7 @@ class RunningMean:
         self.highest = np.maximum(self.highest, values.max(0))
 
     def interval(self) -> np.ndarray:
-        """Student's 95 % interval (..., 2) of the mean; NaN of one value alone."""
+        """Return Student's 95 % interval (..., 2) of the mean; NaN for a single value."""
         if self.n < 2:
             return np.full((*self.mean.shape, 2), np.nan)
         half = student(self.n) * np.sqrt(self.squares / (self.n - 1) / self.n)
@@ -81,23 +82,23 @@ class RunningMean:
 
 
 def student(n: int) -> float:
-    """Student's two-sided 95 % quantile of n values, n at least 2: near `Z` where they are many."""
+    """Return Student's two-sided 95 % quantile for n values, at least 2; it approaches `Z`."""
     from scipy.special import stdtrit  # takes time to import
 
     return float(stdtrit(n - 1, 0.975))
 
 
 def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
-    """Interval of (gained - lost) / n: two proportions of the same n images, one less the other.
+    """Return the interval of (gained - lost) / n, a difference of two proportions of n images.
 
-    Normal approximation of the mean paired difference, with half an image added to each of the
-    four cells (Agresti & Min 2005, Statistics in Medicine 24:729): not of zero width where no image
-    changes.
+    This is the normal approximation of the mean paired difference, with half an image added to each
+    of the four cells (Agresti & Min 2005, Statistics in Medicine 24:729). So its width is above
+    zero even if no image changes.
 
     Parameters
     ----------
-    gained  images that count in the first proportion alone.
-    lost    images that count in the second alone.
+    gained  images that count only in the first proportion.
+    lost    images that count only in the second proportion.
 
     Raises
     ------
@@ -115,21 +116,21 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
 
 
 def paired_each(gained: np.ndarray, lost: np.ndarray, n: int) -> np.ndarray:
-    """`paired_interval` of each pair of the counts (...) and (...): (..., 2)."""
+    """Return `paired_interval` (..., 2) of each pair of the counts (...) and (...)."""
     pairs = zip(np.ravel(gained), np.ravel(lost), strict=True)
     return np.reshape([paired_interval(g, k, n) for g, k in pairs], (*gained.shape, 2))
 
 
 def require_two(n: int) -> None:
-    """ValueError for fewer than the 2 images that an interval of a mean needs."""
+    """Raise ValueError for fewer than 2 images, which an interval of a mean needs."""
     if n < 2:
         raise ValueError(f"an interval needs at least 2 images, got {n}")
 
 
 def middle_95(drawn: np.ndarray) -> np.ndarray:
-    """95 % intervals (..., 2) of values drawn along the first axis, by percentiles.
+    """Return 95 % percentile intervals (..., 2) of values that are drawn along the first axis.
 
-    A draw that has a NaN is left out, if not all have one.
+    Draws with a NaN are left out, unless all have one.
     """
     whole = ~np.isnan(drawn).reshape(len(drawn), -1).any(1)
     drawn = drawn[whole] if whole.any() else drawn

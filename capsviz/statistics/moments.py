@@ -1,21 +1,21 @@
-"""Image moments: slant, width, height, stroke thickness and position of what is drawn. Numpy alone.
+"""Image moments: slant, width, height, stroke thickness and position of an object.
 
-Every measure is a ratio of sums of grey values, so it changes smoothly with the picture, needs no
-threshold, and does not depend on contrast. The background must be dark. Central moments as in
-Hu (1962); the perimeter of a grey picture is its total variation (coarea formula).
+Every measure is a ratio of sums of grey values. So it changes smoothly with the image, needs no
+threshold, and does not depend on contrast. The background must be dark. Central moments are those
+of Hu (1962); the perimeter of a grey image is its total variation (coarea formula).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-DARK = 0.3  # of an image's brightest pixel: the border of a dark ground is below it
+DARK = 0.3  # share of an image's brightest pixel; the border of a dark background is below it
 
 
 class Moments(NamedTuple):
     """Measures of N images; all NaN for an image that is black everywhere."""
 
-    slant_deg: np.ndarray  # (N,) shear from the vertical, positive: the top leans to the right
+    slant_deg: np.ndarray  # (N,) shear from the vertical; positive: the top leans to the right
     width_px: np.ndarray  # (N,) of a box with the same spread along x about the slanted axis
     height_px: np.ndarray  # (N,) of a box with the same spread along y
     thickness_px: np.ndarray  # (N,) of the stroke: twice the area over the perimeter
@@ -26,10 +26,10 @@ class Moments(NamedTuple):
 def moments(images: np.ndarray) -> Moments:
     """Measure images (N, C, H, W) of any non-negative scale; colours are averaged.
 
-    Width and height are exact for boxes. The spread along x is taken about the axis x(y) that the
-    slant gives, so that slanting alone does not widen. Thickness counts the ends of a stroke as
-    edges: a straight one of t x L pixels has about t L / (t + L). Slanted strokes below 3 px come
-    out up to a fifth too thick, because the grid blurs them.
+    Width and height are exact for boxes. The spread along x is measured about the slanted axis
+    x(y), so a slant does not change the width. Thickness counts the ends of a stroke as edges: a
+    straight stroke of t x L pixels has about t L / (t + L). Slanted strokes thinner than 3 px are
+    measured up to a fifth too thick, because the grid blurs them.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def moments(images: np.ndarray) -> Moments:
 
 
 def on_dark(images: np.ndarray) -> bool:
-    """Whether images (N, C, H, W) show light things on a dark background, by their borders."""
+    """Return whether images (N, C, H, W) have a dark background, by their borders."""
     grey = np.asarray(images, dtype=float).mean(1)
     border = np.concatenate([grey[:, [0, -1]].reshape(len(grey), -1),
                              grey[:, 1:-1, [0, -1]].reshape(len(grey), -1)], 1)  # fmt: skip
@@ -70,12 +70,12 @@ def on_dark(images: np.ndarray) -> bool:
 
 
 def _box(variance: np.ndarray) -> np.ndarray:
-    """Side of the box with this variance: n pixels in a row have (n^2 - 1) / 12."""
+    """Return the side of a box with this variance: n pixels in a row have (n^2 - 1) / 12."""
     return np.sqrt(12 * np.maximum(variance, 0) + 1)
 
 
 def _perimeter(grey: np.ndarray) -> np.ndarray:
-    """Total variation (N,), from the gradient at the corners between pixels; black outside."""
+    """Return the total variation (N,), from gradients at pixel corners; outside is black."""
     padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)))
     right = np.diff(padded, axis=2)
     down = np.diff(padded, axis=1)

@@ -1,22 +1,26 @@
 """The numbers of a result: as rows, printed lines, a table, CSV, or a data frame.
 
-A result is a NamedTuple. Class attributes say what its estimates are called and how they are
-written:
+A result is a NamedTuple. Class attributes give names and formats of its estimates, by field:
 
-    axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field or property, or the names;
-                                                              "sets[1:]": without the first,
-                                                              (of a table, that of the same key),
-                                                              "networks, states": in pairs,
-                                                              "dim {}": numbered from 0,
-                                                              "iteration {1}": numbered from 1,
-                                                              "none|type {}": that one comes first
-    formats = {"accuracy": ".1%"}                             how its numbers are written;
-                                                              or a function of result and number
-    titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
-    some = {"follow": "dose 1"}                               what a table has of a long estimate
-    references = {"accuracy": "1 iteration"}                  what differences are from, if that is
+    axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis: those of a
+                                                              field or property, or a tuple of names
+    formats = {"accuracy": ".1%"}                             Python's format of a number, or a
+                                                              function of result and number
+    titles = {"gain": "AUROC less control's"}                 title; by default the field's name
+    some = {"follow": "dose 1"}                               a table shows only this label of an
+                                                              estimate that is too long
+    references = {"accuracy": "1 iteration"}                  reference of the differences, if it is
                                                               not the first along an axis
+
+A string in `axes` can also be
+
+    "sets[1:]"          the field without its first element
+    "networks, states"  pairs of two fields
+    "dim {}"            numbers from 0
+    "iteration {1}"     numbers from 1
+    "none|type {}"      "none", then numbers from 0
+
+If the field is a dict, it has the names for each key of the estimate.
 """
 
 import csv
@@ -31,7 +35,7 @@ import numpy as np
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
-LARGEST = 24  # values of one estimate in a table: more are a curve or a map, and are in the figure
+LARGEST = 24  # values of one estimate in a table; longer curves and maps are only in the figure
 PRINTED = 12  # values of one estimate in the printed lines
 SHORT = {"auroc": "AUROC", "iou": "IoU", "sd": "s.d.", "sse": "SSE"}
 
@@ -39,11 +43,11 @@ SHORT = {"auroc": "AUROC", "iou": "IoU", "sd": "s.d.", "sse": "SSE"}
 class Row(NamedTuple):
     """One number."""
 
-    name: str  # of the estimate, with spaces
-    condition: str  # where along its axes, or ""
-    one: Estimate  # a single value; its difference is paired, to the reference
-    form: Any  # how it is written, as in Python's format, or a function of a value
-    reference: str = ""  # what its difference is from
+    name: str  # title of the estimate
+    condition: str  # labels along its axes, or ""
+    one: Estimate  # a single value, with its paired difference to the reference
+    form: Any  # Python's format, or a function of a value
+    reference: str = ""  # label of the reference
 
     @property
     def label(self) -> str:
@@ -57,19 +61,19 @@ class Row(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The interval, in brackets; "–" of no number."""
+        """The interval, in brackets; "–" for NaN."""
         if np.isnan(self.one.value):
             return "–"
         return f"[{', '.join(number(end, self.form) for end in self.one.ci95)}]"
 
     @property
     def points(self) -> bool:
-        """Whether the difference is one of shares, in points."""
+        """Whether the difference is in percentage points."""
         return str(self.form).endswith("%")
 
     @property
     def apart(self) -> str:
-        """The difference with its interval, without its unit; "" for none, and of the reference."""
+        """The difference with its interval, without its unit; "" for none and for the reference."""
         less = self.one.difference
         if less is None or not np.isfinite(less.value) or less.value == less.low == less.high == 0:
             return ""
@@ -79,44 +83,47 @@ class Row(NamedTuple):
 
     @property
     def paired(self) -> str:
-        """The difference with its unit and what it is from; "" for none."""
+        """The difference with its unit and reference; "" for none."""
         whence = f" from {self.reference}" * bool(self.reference)
         return f"{self.apart}{' points' * self.points}{whence}" if self.apart else ""
 
 
 def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
-    """Return a row for each number of the estimates of a result, longer ones than `most` left out.
+    """Return a row for each number of a result; estimates longer than `most` are left out.
+
+    Estimates that a result lists in `unsaid` are only in CSV.
 
     Parameters
     ----------
-    names  of the estimates; None: all. Of a longer one that is named, the first along its first
-           axis are shown: of several networks, the first.
-
-    A result's `unsaid` estimates, as ratios of a network's error to its own, are in CSV alone.
+    names  fields of the estimates; None: all. If a named estimate is too long, only the first
+           element along its first axis is shown, for example the first network.
     """
     found, unsaid = [], getattr(result, "unsaid", ()) if most <= LARGEST else ()
     for name, key, one in estimates_of(result):
         shape = one.value.shape
-        places = list(np.ndindex(shape)) if one.value.size <= most else []
-        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
-            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        indices = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not indices and one.value.ndim > 1 and one.value[0].size <= most:
+            indices = [(0, *rest) for rest in np.ndindex(shape[1:])]
         form = getattr(result, "formats", {}).get(name, ".4g")
         form = partial(form, result) if callable(form) else form
         labels = _labels(result, name, key, shape)
         if one.value.size > most and (some := getattr(result, "some", {}).get(name)):
             every = np.ndindex(shape)
-            places = [p for p in every if some in map(list.__getitem__, labels, p)] or places
-        if places and (names is None or name in names) and name not in unsaid:
+            indices = [p for p in every if some in map(list.__getitem__, labels, p)] or indices
+        if indices and (names is None or name in names) and name not in unsaid:
             reference = _reference(result, name, one, labels)
-            for place in places:
-                where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(place))])
-                row = Row(_title(result, name), ", ".join(where), one[place], form, reference)
+            for index in indices:
+                where = filter(None, [key, *(labels[axis][k] for axis, k in enumerate(index))])
+                row = Row(_title(result, name), ", ".join(where), one[index], form, reference)
                 found.append(row)
     return found
 
 
 def _reference(result: NamedTuple, name: str, one: Estimate, labels: list[list[str]]) -> str:
-    """Return what differences are from: as its class says, or the first, if all of that are 0."""
+    """Return the label of the reference of the differences, or "".
+
+    It is from `references`, else the first label along an axis where all differences are 0.
+    """
     less = one.difference
     if less is None or name in getattr(result, "references", {}):
         return getattr(result, "references", {}).get(name, "")
@@ -132,7 +139,7 @@ def left_out(result: NamedTuple) -> list[str]:
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
-    """Return the numbers as aligned lines of text, one for each; none for no names."""
+    """Return the numbers as aligned lines of text, one for each; [] for empty `names`."""
     table = rows(result, names, LARGEST if names else PRINTED)
     width = max((len(row.label) for row in table), default=0)
     return [
@@ -143,19 +150,19 @@ def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
 
 
 def cells(result: NamedTuple) -> tuple[list[str], list]:
-    """Return header and rows of a table of the numbers; of long estimates if there are no short.
+    """Return header and rows of a table of the numbers; long estimates only if there are no others.
 
-    Columns are there if they hold something. One reference and unit of all differences is in their
-    heading.
+    Empty columns are left out. If all differences have one reference and unit, the heading names
+    them.
     """
     chosen = rows(result) or rows(result, most=2**62)
-    alike = {(r.reference, r.points) for r in chosen if r.apart}
-    ((whence, points),) = alike if len(alike) == 1 else {("", False)}
+    references = {(r.reference, r.points) for r in chosen if r.apart}
+    ((whence, points),) = references if len(references) == 1 else {("", False)}
     less = f"difference{f' from {whence}' * bool(whence)}{', points' * points}"
     header = ["quantity", "value", "95 % interval", "n", less]
     table = [
         [r.label, r.text, r.interval, "" if r.one.n is None else f"{r.one.n:,}",
-         r.apart if len(alike) == 1 else r.paired]
+         r.apart if len(references) == 1 else r.paired]
         for r in chosen
     ]  # fmt: skip
     kept = [k for k in range(len(header)) if any(row[k] for row in table)]
@@ -163,17 +170,17 @@ def cells(result: NamedTuple) -> tuple[list[str], list]:
 
 
 def to_csv(results: Mapping[Path, NamedTuple]) -> str:
-    """Return every number of results, curves and maps included, as CSV with a header.
+    """Return every number of results, including curves and maps, as CSV with a header.
 
-    Of several files the first column has their names, without the ending; with their folders where
-    two have the same name.
+    For several files, the first column has their names without suffix, and with their folders if
+    two names are equal.
     """
     text, several = io.StringIO(), len(results) > 1
-    alike = len({path.stem for path in results}) < len(results)
+    ambiguous = len({path.stem for path in results}) < len(results)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("file",) * several + COLUMNS)
     for path, result in results.items():
-        name = str(path.with_suffix("")) if alike else path.stem
+        name = str(path.with_suffix("")) if ambiguous else path.stem
         writer.writerows((name,) * several + row for row in records(result))
     return text.getvalue()
 
@@ -204,19 +211,17 @@ def to_frame(result: NamedTuple):
 
 
 def estimates_of(result: NamedTuple):
-    """Yield (field, key, estimate) of a result, in lists and tables by position or key."""
+    """Yield (field, key, estimate) of a result; key is a list's index, a dict's key, or ""."""
     for name, value in result._asdict().items():
         if isinstance(value, Estimate):
             yield name, "", value
-        elif isinstance(value, dict):
-            yield from ((name, str(k), v) for k, v in value.items() if isinstance(v, Estimate))
-        elif isinstance(value, list):
-            pairs = enumerate(value)
+        elif isinstance(value, dict | list):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
             yield from ((name, str(k), v) for k, v in pairs if isinstance(v, Estimate))
 
 
 def _labels(result: NamedTuple, name: str, key: str, shape: tuple[int, ...]) -> list[list[str]]:
-    """Names along each axis of a field, as `axes` of its class says; else numbers from 0."""
+    """Return names along each axis of a field, from `axes` of its class; else numbers from 0."""
     axes = getattr(result, "axes", {}).get(name, [None] * len(shape))
     if len(axes) != len(shape):
         raise ValueError(f"`axes` names {len(axes)} axes of '{name}', which has {len(shape)}")
@@ -232,7 +237,7 @@ def _labels(result: NamedTuple, name: str, key: str, shape: tuple[int, ...]) -> 
 
 
 def _named(result: NamedTuple, axis: str, key: str, size: int) -> Sequence[str]:
-    """Return the names that an axis of a result stands for, as the top of this file says."""
+    """Return the names that a string in `axes` stands for; see the top of this file."""
     if "{" in axis:
         *first, rest = axis.split("|")
         return [*first, *(rest.format(k, k + 1) for k in range(size - len(first)))]

@@ -14,7 +14,7 @@ class Combined(NamedTuple):
     """One result from those of S training runs."""
 
     result: NamedTuple
-    of_first: list[str]  # fields that differ between runs and have no mean: those of the first run
+    of_first: list[str]  # fields without a mean over runs: they are the first run's
 
 
 def over_runs(
@@ -22,14 +22,14 @@ def over_runs(
 ) -> Combined:
     """Combine results of one kind, one per training run, field by field.
 
-    An `Estimate` becomes the mean over runs, in lists and tables too; what is equal in all runs
-    stays; other fields are the first run's, if there is no rule.
+    Fields that are equal in all runs stay. An `Estimate`, also in a list or dict, becomes the mean
+    over runs. Other fields are the first run's, unless there is a rule.
 
     Parameters
     ----------
-    rules  field -> function of the S values, or None for the first run's: of what is numbered by
-           capsule types, or dimensions of a pose, which are in another order in each run. Of a
-           table also {key: None}, for the first run's of these keys.
+    rules  field -> function of the S values, or None for the first run's value. None is for fields
+           indexed by capsule types or pose dimensions, whose order differs between runs. For a
+           dict also {key: None}: the first run's values of these keys.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def _mean_or_first(parts: list) -> Any:
 
 
 def _mapped(parts: Sequence, rule: Callable) -> Any:
-    """Apply a rule to what the runs have, one by one inside of tables and lists."""
+    """Apply a rule to the values of the runs, elementwise for dicts and lists."""
     first = parts[0]
     if isinstance(first, dict | list) and any(len(one) != len(first) for one in parts):
         raise ValueError("the runs do not have the same estimates")
@@ -85,7 +85,7 @@ def _mapped(parts: Sequence, rule: Callable) -> Any:
 
 
 def _equal(one, other) -> bool:
-    """Whether two values of a field, but for estimates, are the same; NaN is NaN."""
+    """Return whether two values are equal; NaN equals NaN, and estimates are never equal."""
     try:
         np.testing.assert_equal(one, other)
     except (AssertionError, TypeError, ValueError):
@@ -94,17 +94,20 @@ def _equal(one, other) -> bool:
 
 
 def mean(parts: Sequence) -> Any:
-    """For `over_runs`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
+    """Return the mean over runs of numbers, arrays of equal shape, or dicts of these.
+
+    A rule for `over_runs`.
+    """
     if isinstance(parts[0], dict):
         return {key: mean([one[key] for one in parts]) for key in parts[0]}
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
 
 
 def within(low: float, high: float) -> Callable:
-    """For `over_runs`: the mean of estimates that lie in a range, their differences in its width.
+    """Return a rule for `over_runs`: the mean of estimates, with intervals clipped to a range.
 
-    Where a value does not lie there, as a coupling below 0, nothing is cut off. Of tables and lists
-    of estimates each; None stays.
+    Differences are clipped to the width of the range. If a value lies outside the range, like a
+    coupling below 0, nothing is clipped. Dicts and lists are combined elementwise; None stays.
     """
 
     def clipped(parts: Sequence) -> Any:
@@ -117,24 +120,24 @@ def within(low: float, high: float) -> Callable:
     return lambda parts: _mapped(parts, clipped)
 
 
-within_one = within(0, 1)  # of shares and probabilities
-at_most_one = within(-np.inf, 1)  # of R², and of what is made of it
+within_one = within(0, 1)  # for shares and probabilities
+at_most_one = within(-np.inf, 1)  # for R², and for numbers derived from it
 
 
 def largest(parts: Sequence) -> np.ndarray:
-    """For `over_runs`: the largest; of p-values, so that a finding holds in each run."""
+    """Return the largest value. A rule for `over_runs`: a p-value then holds in every run."""
     return np.max(parts, axis=0)
 
 
 def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None = None):
-    """Return lines on the training runs behind a result; none where it has no estimates.
+    """Return lines on the training runs behind a result; [] if it has no estimates.
 
     Parameters
     ----------
-    networks  how many it is of.
+    networks  number of networks in the result.
     trained   whether they are known to be trained.
-    about     of several runs: "recipe", "seeds", the fields "of_first", and the "others" of which
-              there are as many runs.
+    about     for several runs: "recipe", "seeds", the fields "of_first", and "others", the other
+              recipes with as many runs.
     """
     if not any(True for _ in estimates_of(result)):
         return []

@@ -1,15 +1,16 @@
-"""Several training runs of one recipe: means over them, with intervals over runs and images.
+"""Means over several training runs of one recipe, with intervals over runs and images.
 
-Every run's value is measured on the same images. The 95 % margins of the two sources of variance,
-runs and images, are added in quadrature (Zou & Donner 2008, Statistics in Medicine 27:1693):
+Every run is measured on the same images. The 95 % margins of the two sources of variance, runs and
+images, are added in quadrature (Zou & Donner 2008, Statistics in Medicine 27:1693):
 
     margin² = (t s / √S)² + (k m)²
 
-s is the standard deviation of the S runs' values, t Student's quantile, m the mean of the runs' own
-margins, downwards and upwards apart. k is how much of m is left in the mean of the runs, by values
-under the same resamples of the images; elsewhere 1. Simulated (tests/statistics/test_runs.py) with
-3 to 10 runs that vary normally, a nominal 95 % covers the true mean in 95 to 99 % of cases, and in
-more where k is not known. Of shares near 1 that one run in a few falls far below it covers less.
+s is the standard deviation of the S runs' values, and t Student's quantile. m is the mean of the
+runs' own margins, downwards and upwards separately. k is the part of m that remains in the mean of
+the runs; it is computed from resamples of the images that the runs share, and is 1 without them. In
+simulations (tests/statistics/test_runs.py) of 3 to 10 normally distributed runs, nominal 95 %
+intervals cover the true mean in 95 to 99 % of cases, and in more if k is not known. They cover less
+for shares near 1 if a few runs fall far below the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,11 @@ from capsviz.statistics.intervals import Z, student
 
 
 def combine(estimates: Sequence[Estimate], low: float = -np.inf, high: float = np.inf) -> Estimate:
-    """The mean of estimates (...) of S training runs, of the same images.
+    """Return the mean of estimates (...) of S training runs on the same images.
 
-    `between` is the share of the variance of one run's value that is due to runs, not images;
-    without resamples it is an upper bound. Values lie from `low` to `high`, and so do intervals;
-    differences lie within that width.
+    Its `between` is the share of the variance of one run's value that is due to runs, not images;
+    without resamples it is an upper bound. Intervals are clipped to `low` and `high`, and those of
+    differences to the width of this range.
 
     Raises
     ------
@@ -62,17 +63,17 @@ def combine(estimates: Sequence[Estimate], low: float = -np.inf, high: float = n
 def over_draws(
     estimates: Sequence[Estimate], low: float = -np.inf, high: float = np.inf
 ) -> Estimate:
-    """As `combine`, of one network beside controls that are drawn S times; resamples are not kept.
+    """Combine S random draws of the controls of one network, like `combine`, without resamples.
 
-    What is not a control has equal values, and keeps its interval.
+    Values that do not depend on the draw keep their intervals.
     """
     return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0], low, high)
 
 
 def fields_over_draws(drawn: Sequence[dict], lowest: Mapping[str, float]) -> dict:
-    """Fields of S draws as one: estimates by `over_draws`, arrays by their mean.
+    """Combine the fields of S draws: estimates by `over_draws`, arrays by their mean.
 
-    Those of `lowest` lie from so much to 1, as R2 or a score from 0 to 1: so do their intervals.
+    `lowest` maps fields to their lower limit; the intervals of these are clipped to it and to 1.
     """
     fields: dict = {}
     for name in drawn[0]:
@@ -89,9 +90,10 @@ def _of_one_run(one: Estimate, low: float, high: float) -> Estimate:
 
 
 def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """k² and the variance (...) of one run's value by the images, `own` from its interval.
+    """Return k² and the variance (...) of one run's value due to the images.
 
-    k² is the variance of the runs' mean over that of one run.
+    k² is the variance of the mean of the runs, divided by that of one run. Without resamples k² is
+    1, and the variance is `own`, which is from the runs' intervals.
     """
     draws = _draws(estimates)
     if draws is None:
@@ -102,7 +104,7 @@ def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draws(estimates) -> np.ndarray | None:
-    """(S, R, ...) of all runs, if they are of the same resamples."""
+    """Return the draws (S, R, ...) of all runs, if they are of the same resamples."""
     draws = [one.draws for one in estimates]
     if any(one is None for one in draws) or len({one.shape for one in draws}) > 1:
         return None

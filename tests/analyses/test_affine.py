@@ -1,4 +1,4 @@
-"""Affine: variants keep their ink, shares are counts by place, gaps are paired over the images."""
+"""Affine: variants keep their foreground, shares are counts, and gaps are paired over images."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def measured(networks, images, labels, **options):
 
 
 class Middle(torch.nn.Module):
-    """Class 1 where the ink of the middle, up to `reach` pixels from it, is most of all ink."""
+    """Predicts class 1 if most foreground is within `reach` pixels of the middle."""
 
     def __init__(self, reach):
         super().__init__()
@@ -39,7 +39,7 @@ class Middle(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def dots():
-    """30 images of a square of 4 pixels in the middle, which are of class 1."""
+    """30 images of class 1: a square of 4 pixels in the middle."""
     images = torch.zeros(30, 1, 28, 28)
     images[:, :, 12:16, 12:16] = 1
     return images, torch.ones(30, dtype=torch.long)
@@ -47,11 +47,11 @@ def dots():
 
 @pytest.fixture(scope="module")
 def result(dots):
-    """Of networks that recognise shifts of at most about 3 pixels, and all shifts."""
+    """Two networks: one recognises shifts up to about 3 pixels, the other all shifts."""
     return measured({"near": Middle(4.5), "all": Middle(14)}, *dots)
 
 
-def test_scales_that_do_not_fit_are_told_of(result, dots):
+def test_the_verdict_mentions_scales_that_do_not_fit(result, dots):
     assert abs(result.mean_scale - 1) < 0.02 and "mean scale" not in Affine().verdict(result)
     images = torch.zeros(30, 1, 28, 28)
     images[:, :, 1:27, 4:24] = 1
@@ -68,7 +68,7 @@ def test_a_network_of_the_middle_loses_what_is_moved_further(result):
     assert result.gap.difference.value[1, 1] < -0.5 and result.gap.difference.high[1, 1] < 0
 
 
-def test_networks_that_are_always_right_do_not_certainly_fall_alike():
+def test_networks_without_errors_still_have_uncertain_gaps():
     right, within = np.ones((2, 6, 10), bool), np.arange(6)[:, None] < 3
     numbers = measure.statistics(
         right[:, 0], right, np.repeat(within, 10, 1), draw_resamples(10, resamples=100)
@@ -96,7 +96,7 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
     assert result.share_inside == pytest.approx(total[True] / 360)
 
 
-def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
+def test_no_variant_loses_foreground_or_depends_on_the_others(digits):
     images = measure.whole(digits[0][:10])
     numbers, again, other = (measure.draw(images, v, seed=1, fill="black") for v in (3, 3, 4))
     assert torch.equal(numbers.angle_deg, again.angle_deg)
@@ -106,7 +106,7 @@ def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
     assert torch.allclose(changed, ink, rtol=0.06)
 
 
-def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
+def test_images_without_an_empty_frame_are_refused_and_left_out_of_figure_sets():
     part = data.Dataset(
         torch.full((4, 1, 28, 28), 9, dtype=torch.uint8), torch.zeros(4, dtype=torch.long),
         ("a", "b"), "x", "test",
@@ -123,7 +123,7 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     assert even.accuracy.value[0].tolist() == [even.accuracy.value[0, 0]] * 3
     assert "nearest pixels" in Affine().caption(even)
     model.card = {}
-    assert "no recipe" in sets.left_out("affine", inputs)
+    assert "recipe does not record how far" in sets.left_out("affine", inputs)
     with pytest.raises(ValueError, match="add --within PX"):
         measured({"a": model}, *inputs.images(4), trained_px=None, inputs=inputs)
 

@@ -1,4 +1,4 @@
-"""The table of a series against numbers worked out by hand, its drawings, and the command."""
+"""The table of a series against numbers computed by hand, its drawings, and the command."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from capsviz.experiments import affnist as generalisation
 
 
 def result(network, seed, hits, state="matched", **more):
-    """What `generalisation.run` writes, of given hits."""
+    """Return what the experiment writes for given correct answers."""
     hits = np.array(hits, bool)
     accuracy = {"n": len(hits), "accuracy": float(hits.mean()), "accuracy_ci95": [0, 1]}
     terms = {"target": 0.9923, "checks": 4, "epochs": 50, "batch_size": 128}
@@ -29,7 +29,7 @@ def result(network, seed, hits, state="matched", **more):
 
 
 def tabulate(series, n=400):
-    """The table, of images that are all shifted by as much as in training, or by 7 px."""
+    """Return the table for images that are all shifted as far as in training, or by 7 px."""
     names = ("angle_deg", "shear", "scale_x", "scale_y", "shift_x_px", "shift_y_px")
     moves = dict.fromkeys(names, np.ones(n)) | {"shift_x_px": 6 + np.arange(n) % 2.0}
     return affnist.tabulate(series, moves)
@@ -84,7 +84,7 @@ def test_intervals_are_over_digits_and_over_seeds():
 
 
 def test_variants_of_one_digit_count_as_one(monkeypatch):
-    """Four equal variants of each of 50 digits say no more than one of each."""
+    """Four equal variants of each of 50 digits give no more information than one of each."""
     monkeypatch.setattr(generalisation, "ORIGINALS", 50)
     hits = np.random.default_rng(1).random(50) < 0.6
     one = tabulate([result("capsnet", 0, hits)], 50)
@@ -102,7 +102,7 @@ def test_results_that_cannot_be_compared_are_refused(series):
         tabulate([*series, result("resnet", 0, [1, 0])])
 
 
-def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeypatch):
+def test_tasks_divide_networks_times_seeds_and_draw_nothing(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(
         series_of.experiment, "run", lambda name, seed, *_, **__: ran.append((name, seed))
@@ -116,7 +116,7 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
 
 
-def test_variants_stand_beside_their_original(digits):
+def test_variants_are_drawn_beside_their_original(digits):
     part = data.load("digits", "test")
     table = affnist.variants(part)
     assert table.images.shape == (10, 17, 1, 40, 40) and table.images.dtype == np.uint8
@@ -146,7 +146,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
 
 @pytest.fixture
 def moved():
-    """400 images whose shift, and nothing else, decides: beyond 6 px CapsNet errs."""
+    """Only the shift of 400 images matters: CapsNet errs beyond 6 px."""
     draw = np.random.default_rng(2)
     transforms = {
         "angle_deg": draw.uniform(-20, 20, 400), "shear": draw.uniform(-0.2, 0.2, 400),
@@ -163,7 +163,7 @@ def hits(one):
     return generalisation.unpack(one["affnist_like"]["right"], one["affnist_like"]["n"])
 
 
-def test_inside_and_outside_are_accuracies_of_the_images_shifted_so_far(moved):
+def test_inside_and_outside_are_accuracies_by_the_size_of_the_shift(moved):
     transforms, beyond, series = moved
     table = affnist.tabulate(series, transforms)
     capsnet, resnet = map(hits, series)
@@ -188,7 +188,7 @@ def test_a_factor_is_binned_and_all_but_the_shift_inside_the_training_shifts(mov
     assert table.by_factor.value[1, 1, 0] == pytest.approx(hits(series[1])[first].mean())
 
 
-def test_a_factor_is_drawn_though_no_image_lies_in_one_of_its_bins(moved):
+def test_a_factor_is_drawn_even_if_a_bin_is_empty(moved):
     transforms, _, series = moved  # none is shifted by more than 10 px
     table = affnist.tabulate(series, transforms)
     shift, *_ = affnist.Series().draw(table, part="factors").axes
@@ -196,7 +196,7 @@ def test_a_factor_is_drawn_though_no_image_lies_in_one_of_its_bins(moved):
     assert np.isfinite(shift.lines[0].get_xdata()).sum() == 6
 
 
-def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
+def test_the_loss_is_attributed_to_the_factor_that_causes_it(moved, monkeypatch):
     transforms, _, series = moved
     assert affnist.tabulate(series, transforms).lost is None  # too few for a fit
     monkeypatch.setattr(measure, "FEWEST", 400)
@@ -210,7 +210,7 @@ def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     assert f"{gap:+.1f} points outside" in affnist.Series().verdict(table)
 
 
-def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, tmp_path):
+def test_places_and_factors_are_drawn_and_read_back(moved, monkeypatch, tmp_path):
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
     table = affnist.tabulate(series, transforms)
@@ -225,7 +225,7 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
 
 
 def test_the_shipped_series_is_distinguished_by_position():
-    """Numbers measured once; no image is needed."""
+    """The numbers are fixed; no image is needed."""
     table = affnist.shipped()
     assert table.networks == ["capsnet", "cnn", "average", "resnet"]
     assert table.seeds == [[0, 1, 2], [0], [0, 1, 2], [0, 1, 2]] and table.target == 0.9923

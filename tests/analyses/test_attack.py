@@ -1,4 +1,4 @@
-"""Attack: accuracies are counts of what each image survives, and suspect attacks are named."""
+"""Attack: accuracies are counts of surviving images, and weak attacks give warnings."""
 
 from types import SimpleNamespace
 
@@ -28,7 +28,7 @@ def run(networks, inputs, n=12, **more):
 
 
 def linear(inputs):
-    """A network without capsules that is right on most of the digits: nearest class averages."""
+    """A network without capsules that is mostly correct on the digits: nearest class average."""
     images, labels = inputs.images(200)
     means = torch.stack([images[labels == k].mean(0).flatten() for k in range(10)])
     model = Linear(means - means.mean(0))
@@ -61,8 +61,8 @@ def test_accuracies_are_counts_of_the_bounds_that_images_survive(result):
     assert result.worst.difference.value[1] == pytest.approx(less)
 
 
-def test_who_passes_the_detector_unchanged_is_fooled_at_any_bound(inputs):
-    """Two images get another true class, and the detector flags the farther one of them."""
+def test_images_that_are_misclassified_and_not_flagged_count_as_fooled_at_any_bound(inputs):
+    """Two images get another true class, and the detector flags the one with larger distance."""
     images, labels = inputs.images(6)
     labels = labels.clone()
     labels[:2] = (labels[:2] + 1) % 10
@@ -102,13 +102,13 @@ def test_the_table_has_a_row_for_each_network_and_bound(result):
     assert rows[0][header.index("APGD")].startswith(f"{100 * strongest:.1f} [")
 
 
-def test_what_does_not_apply_is_said_with_the_reason(result):
+def test_attacks_that_do_not_apply_are_listed_with_the_reason(result):
     told = " ".join(result.missing)
     assert "vote is left out for linear: it has no capsules" in told
     assert "transfer is left out for linear: it is the network that is attacked" in told
 
 
-def test_without_other_images_all_but_the_adaptive_attack_are_made(inputs, monkeypatch):
+def test_without_other_images_all_attacks_except_the_adaptive_one_run(inputs, monkeypatch):
     def absent(*_):
         raise FileNotFoundError
 
@@ -120,7 +120,7 @@ def test_without_other_images_all_but_the_adaptive_attack_are_made(inputs, monke
 
 
 def test_transfer_attacks_its_source_once_for_all_networks(inputs, monkeypatch):
-    """Each network meets the images that it would meet alone; steps of the source draw no curve."""
+    """Each network gets the same images as alone; steps on the source give no curve."""
     source, given = linear(inputs), {"only": ("transfer",), "eps": (0.05, 0.2)}
     others = {"digits": inputs.model, "loud": OfScores(inputs.model, lambda one: 2 * one)}
     alone = [run({"linear": source, k: one}, inputs, **given) for k, one in others.items()]
@@ -149,8 +149,8 @@ def test_restarts_only_lower_the_accuracy(inputs):
     assert found.worst.value <= once.worst.value
 
 
-def test_masked_gradients_are_named(inputs):
-    """Scores that are rounded have no gradient, and Square does not mind."""
+def test_masked_gradients_give_a_warning(inputs):
+    """Rounded scores have no gradient, which Square does not need."""
     rounded = OfScores(inputs.model, lambda one: (one * 100).round() / 100)
     given = {"only": ("apgd-ce", "square"), "eps": (0.3,), "queries": 100}
     found = run({"rounded": rounded}, inputs, **given)

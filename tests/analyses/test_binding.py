@@ -1,4 +1,4 @@
-"""Binding: where the answer is known, the scores say it."""
+"""Binding: scores are correct in cases with a known answer."""
 
 import math
 from pathlib import Path
@@ -34,7 +34,7 @@ def network():
 
 @pytest.fixture
 def few(monkeypatch):
-    """Maps, and series of turns and moves, of a few images."""
+    """Use few images for maps, rotations and shifts."""
     monkeypatch.setattr(measure, "SERIES", 4)
     monkeypatch.setattr(measure, "MAPPED", 4)
 
@@ -49,7 +49,7 @@ def two():
     return assemblies.make("test", 60, objects=2, **OPTIONS)
 
 
-def test_a_whole_with_its_second_part_turned_is_its_partner(one):
+def test_a_whole_with_its_second_part_rotated_is_its_partner(one):
     other = truth.rotated(one)
     for made, classes in ((one, one.classes[:, 0]), (other, truth.partner(one.classes[:, 0]))):
         for n, index in enumerate(classes):
@@ -79,7 +79,7 @@ def test_true_poses_bind_and_types_alone_do_not(one, two):
     assert (np.abs(measure.true_context(one, 2, APART, False)) <= 1e-5).all()
 
 
-def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
+def test_the_ground_truth_scores_1_and_its_opposite_0(network, two):
     grid = truth.grid_of(network)
     seen = measure.see(two, grid)
     whole = seen.whole.double()
@@ -89,7 +89,7 @@ def test_the_truth_itself_scores_1_and_its_opposite_0(network, two):
     assert np.nanmean(measure.right(torch.zeros_like(whole), *seen, two)) == 0.5
 
 
-def test_areas_are_those_of_each_image_by_itself():
+def test_aurocs_are_computed_per_image():
     draw = torch.Generator().manual_seed(0)
     values, side = torch.randn(30, 40, generator=draw), torch.randint(3, (30, 40), generator=draw)
     values = values.round()  # with ties
@@ -102,7 +102,7 @@ def test_areas_are_those_of_each_image_by_itself():
 
 
 @pytest.mark.usefixtures("few")
-def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
+def test_an_untrained_network_is_at_chance_and_its_children_are_equal(network):
     result = Result(**measure.evaluate(network, 24, OPTIONS, 0))
     low, high = result.assignment.ci95[result.scored.index("coupling"), 0]
     assert low < 0.5 < high
@@ -112,7 +112,7 @@ def test_an_untrained_network_knows_nothing_and_its_children_are_equal(network):
     assert len(result.maps) == len(result.relevance.value)
 
 
-def test_figures_say_of_how_many_images_their_panels_are():
+def test_captions_name_the_number_of_images_of_each_panel():
     result, _ = results.read_result(FIGURES / "binding-assemblies-300-images-far.json")
     heading, caption = Binding().heading, Binding().caption
     assert "300 images" in heading(result) and "over 300 images" in caption(result)
@@ -158,7 +158,7 @@ def test_the_effect_of_a_position_is_what_its_class_loses(network, one):
 
 
 @pytest.mark.usefixtures("few")
-def test_a_wrapped_network_is_scored_as_well():
+def test_a_wrapped_network_can_be_scored():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         own = Gray(kernel=17, stride=8, children=36)

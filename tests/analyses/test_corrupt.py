@@ -1,4 +1,4 @@
-"""Corrupt: errors are counts over the same images, pairs stay pairs, ratios are sums' ratios."""
+"""Corrupt: errors are counts on the same images, differences are paired, ratios are correct."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def models():
 
 @pytest.fixture
 def sample(digits):
-    """40 digits, called 1 where they have much ink."""
+    """40 digits; those with much foreground are labelled 1."""
     images = digits[0][:40]
     return images, (images.mean((1, 2, 3)) > 0.12).long()
 
@@ -95,7 +95,7 @@ def test_means_and_ratios_are_of_the_errors(result):
 
 
 def test_the_mean_of_ratios_is_no_ratio_of_sums():
-    """Errors 0.5 and 0.1 of the baseline, 0.5 and 0.4 of the other: 2.5, and 1.5."""
+    """Errors of the baseline are 0.5 and 0.1, those of the other 0.5 and 0.4: 2.5, and 1.5."""
     wrong = np.zeros((2, 2, 100), bool)
     for network, errors in enumerate(((50, 10), (50, 40))):
         for corruption, count in enumerate(errors):
@@ -107,7 +107,7 @@ def test_the_mean_of_ratios_is_no_ratio_of_sums():
     assert low < 2.5 < high and np.array_equal(values["mce"].ci95[0], [1, 1])
 
 
-def test_networks_that_err_on_the_same_images_are_not_known_to_err_alike():
+def test_equal_errors_on_the_same_images_have_no_interval_of_the_ratio():
     wrong = np.zeros((2, 1, 20), bool)
     wrong[:, 0, :18] = True
     found = statistics(wrong[:, 0] & False, wrong, draw_resamples(20))
@@ -168,7 +168,7 @@ def test_a_single_network_has_no_ratios_to_itself(models, sample):
     assert "mean error over corruptions" in said and "mCE" not in said and "total" not in said
 
 
-def test_the_mean_of_one_corruption_has_its_interval_and_no_error_no_certainty():
+def test_the_mean_of_one_corruption_has_its_interval_and_no_errors_keep_a_width():
     wrong = np.zeros((2, 1, 50), bool)
     wrong[1, 0, :9] = True
     values = statistics(wrong[:, 0], wrong, draw_resamples(50))

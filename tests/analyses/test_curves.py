@@ -1,4 +1,4 @@
-"""Records read from the CSV of a run, the best epoch, what is drawn of it, and the command."""
+"""Curves: the record of a run, the best epoch, the drawing, and the command."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from capsviz.training import history
 
 
 def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
-    """A run's folder with its record; what differs by epoch is drawn at random, but the same."""
+    """Write a run's folder with a record of random numbers from a fixed seed."""
     draw, n = np.random.default_rng(0), len(accuracy)
     columns = {
         "epoch": list(range(1, n + 1)),
@@ -36,7 +36,7 @@ def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
     return folder
 
 
-def test_the_record_that_training_writes_is_read_whole(tmp_path):
+def test_the_record_of_training_is_read_completely(tmp_path):
     epochs = [
         history.Epoch(k, 1 / k, 0.1 * k, 0.2 * k, 0.3 / k, None, 1e-3, 2.0, "c0ffee")
         for k in (1, 2, 3)
@@ -48,7 +48,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
         assert values == [getattr(epoch, column) for epoch in epochs]
 
 
-def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
+def test_the_best_epoch_is_the_one_whose_weights_training_stores(tmp_path):
     draw = np.random.default_rng(1)
     for k in range(20):
         accuracy, loss = draw.integers(7, 9, 6) / 10, draw.integers(1, 4, 6) / 10
@@ -60,7 +60,7 @@ def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
         assert joined(files.read([run])).best == [history.best_epoch(record)]
 
 
-def test_runs_are_named_by_their_paths_below_what_they_share(tmp_path):
+def test_runs_are_named_by_their_paths_below_the_common_folder(tmp_path):
     runs = [make(tmp_path / place) for place in ("x/a", "y/a", "y/b")]
     other = make(tmp_path / "elsewhere")
     (other / "epochs.csv").rename(tmp_path / "copy.csv")
@@ -75,13 +75,13 @@ def test_runs_are_named_by_their_paths_below_what_they_share(tmp_path):
 
 
 def drawn(result, title):
-    """The lines of a panel that show runs, as (epochs, values) without gaps."""
+    """Return the lines of a panel that show runs, as (epochs, values) without gaps."""
     figure = results.draw("curves", result)
     (axes,) = (a for a in figure.axes if a.get_title() == title)
     return figure, axes, [line for line in axes.lines if line.get_linestyle() != "None"]
 
 
-def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
+def test_errors_are_100_percent_minus_accuracy_and_the_best_is_marked(tmp_path):
     runs = [make(tmp_path / "a", (0.5, 0.9, 0.8)), make(tmp_path / "b", (0.6, 0.7), sse=False)]
     result = joined(files.read(runs))
     figure, axes, lines = drawn(result, "validation error, %")
@@ -110,7 +110,7 @@ def test_the_command_writes_figure_and_numbers(blank, tmp_path):
     assert found == joined(files.read(runs))
 
 
-def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):
+def test_a_figure_set_shows_the_run_beside_the_weights(tmp_path):
     class Inputs:
         name, source = "digits", "digits"
 
@@ -140,7 +140,7 @@ def spoil(folder, change):
         (lambda t: t.replace("\n2,", "\n1,"), "expected one line per epoch"),
     ],
 )
-def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):
+def test_an_invalid_record_is_refused_with_file_and_line(tmp_path, change, text):
     result = run("curves", spoil(tmp_path / "run", change), "--output", tmp_path / "out")
     refused(result, text, "epochs.csv'")
     assert not (tmp_path / "out").exists()

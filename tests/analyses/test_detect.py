@@ -1,4 +1,4 @@
-"""Detect: scores are those of images looked at one by one, and shares are counts of them."""
+"""Detect: scores are those of single images, and shares are counts."""
 
 from unittest import mock
 
@@ -29,7 +29,7 @@ def validation():
 
 
 def run(model, images, labels=LABELS, *, other=None, held_out=None, **more):
-    """Measure with another data set and validation images in place of those of `inputs`."""
+    """Measure with another data set and validation images instead of those of `inputs`."""
     other = images.flip(3).square() if other is None else other
     beside = validation() if held_out is None else held_out, {"other": other}, []
     with mock.patch.object(measure, "beside", lambda inputs, n, foreign: beside):
@@ -42,7 +42,7 @@ def result(model, tiny_images):
 
 
 def looked_at(model, images):
-    """Predictions, and distances (N, J) to the reconstruction of every capsule, one by one."""
+    """Return predictions, and distances (N, J) to every capsule's reconstruction, one by one."""
     with torch.no_grad():
         output = [model(image[None]) for image in images]
         made = [[model.decode(o.poses, torch.tensor([j])) for j in range(3)] for o in output]
@@ -52,7 +52,7 @@ def looked_at(model, images):
 
 
 def test_scores_are_those_of_single_images(model, tiny_images, result):
-    """And the controls: another capsule, the next image's winning one, the class's average."""
+    """Controls: another capsule, the winning capsule of the next image, the class average."""
     own = looked_at(model, validation())[0]
     assert len(set(own.tolist())) < 3  # a class that is never predicted: the average of all
     average = [validation()[own == j if j in own else slice(None)].mean(0) for j in range(3)]
@@ -95,15 +95,15 @@ def test_shares_are_counts_with_wilson_intervals(result):
             assert tuple(estimate.ci95) == pytest.approx(wilson(sum(made), 8))
 
 
-def test_areas_are_of_each_set_against_the_first_and_gains_less_the_controls(result):
+def test_aurocs_are_against_the_first_set_and_gains_against_the_controls(result):
     for a, s in np.ndindex(len(SETS) - 1, 5):
         both = np.concatenate([result.values[0, s], result.values[a + 1, s]])
         assert result.auroc.value[a, s] == pytest.approx(roc_auc_score([0] * 8 + [1] * 8, both))
     assert np.allclose(result.gain.value, result.auroc.value[:, :1] - result.auroc.value[:, 1:])
 
 
-def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
-    """Scores of two normal distributions, of areas 0.99 and 0.98: percentiles fall short."""
+def test_intervals_of_aurocs_near_1_and_of_their_gains_cover_the_truth():
+    """Scores of normal distributions with AUROC 0.99 and 0.98, where percentiles undercover."""
     draw, covered = np.random.default_rng(0), []
     moved = np.sqrt(2) * norm.ppf([[0.99], [0.98]])
     for seed in range(60):
@@ -115,7 +115,7 @@ def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
     assert (np.mean(covered, 0) >= 0.93).all()
 
 
-def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
+def test_another_data_set_with_too_few_images_is_left_out(monkeypatch, tmp_path):
     from capsviz import data
 
     opened = open_inputs(dataset="digits", data_dir=tmp_path)

@@ -1,4 +1,4 @@
-"""Equivariance: laws of the fits, vectors of single images, untrained controls, laws of a warp."""
+"""Equivariance: properties of the fits, vectors, untrained controls, and laws of a warp."""
 
 import numpy as np
 import pytest
@@ -56,12 +56,12 @@ def result(images, training, cnn):
 
 
 def explained(errors, name):
-    """R2 by size (A,)."""
+    """Return R2 by size (A,)."""
     return 1 - getattr(errors, name).sum(1) / errors.spread.sum(1)
 
 
 def fit(values, dimensions=6):
-    """Errors of vectors of one class, whose halves take turns."""
+    """Return errors of vectors of one class, with its halves as folds."""
     n = values.shape[1]
     half = np.arange(0, n, 2), np.arange(1, n, 2)
     data = Data(torch.zeros(n, 1), np.zeros(n), [half, half[::-1]], n // 2, [])
@@ -69,12 +69,12 @@ def fit(values, dimensions=6):
 
 
 def drawn(n=200, E=6):
-    """Vectors (n, E), and other numbers of the same shape."""
+    """Return vectors (n, E), and unrelated numbers of the same shape."""
     draw = np.random.default_rng(0)
     return draw.normal(size=(n, E)), draw.normal(size=(n, E))
 
 
-def test_what_changes_lawfully_is_explained_and_its_size_is_read():
+def test_an_affine_change_is_explained_and_its_size_is_predicted():
     v, _ = drawn()
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
     along = 3 * np.arange(6)
@@ -84,7 +84,7 @@ def test_what_changes_lawfully_is_explained_and_its_size_is_read():
     assert 1 - errors.read.sum() / errors.range.sum() > 0.8
 
 
-def test_what_has_nothing_to_do_with_the_unwarped_is_not_explained():
+def test_unrelated_vectors_are_not_explained():
     v, other = drawn()
     errors = fit(np.stack([v, *[other] * 4]))
     assert (abs(explained(errors, "fitted")) < 0.1).all()
@@ -92,13 +92,13 @@ def test_what_has_nothing_to_do_with_the_unwarped_is_not_explained():
 
 
 def test_a_small_change_of_few_images_is_not_explained_worse_than_no_change():
-    """Shrinking towards the mean alone loses to leaving the vector as it is."""
+    """Shrinkage towards the mean alone is worse than no change of the vector."""
     v, other = drawn(32, 16)
     errors = fit(np.stack([v, *[v + 0.2 * other] * 4]), 16)
     assert (explained(errors, "fitted") > explained(errors, "unchanged") - 0.02).all()
 
 
-def test_affine_maps_are_those_of_scikit_learn():
+def test_affine_maps_equal_scikit_learn():
     """`RidgeCV`, one target after the other, shrunk towards whichever predicts better."""
     v, other = drawn(30, 3)
     targets = np.stack([0.5 * v + size * other for size in SIZES[1:]])
@@ -115,7 +115,7 @@ def test_affine_maps_are_those_of_scikit_learn():
     assert shrunk == {True, False}
 
 
-def test_errors_are_squares_image_by_image():
+def test_errors_are_squared_distances_per_image():
     v, other = drawn(30, 3)
     values = np.stack([v, *(0.5 * v + size * other for size in SIZES[1:])])
     known, asked = values[:, :20], values[:, 20:]
@@ -128,7 +128,7 @@ def test_errors_are_squares_image_by_image():
 
 
 def test_long_vectors_are_reduced_by_the_images_of_the_fit():
-    """By scikit-learn's PCA, too; R2 is of what is kept."""
+    """Compare with scikit-learn's PCA; R2 is of the retained components."""
     from sklearn.decomposition import PCA
 
     v, other = drawn(60, 9)
@@ -142,7 +142,7 @@ def test_long_vectors_are_reduced_by_the_images_of_the_fit():
     assert errors.fitted == pytest.approx(twin.fitted)
 
 
-def test_no_image_is_measured_by_a_fit_that_saw_it():
+def test_no_image_is_measured_by_a_fit_on_it():
     v, other = drawn(30, 3)
     values = np.stack([v, *(v + size * other for size in SIZES[1:])])
     before = fit(values, 3)
@@ -154,7 +154,7 @@ def test_no_image_is_measured_by_a_fit_that_saw_it():
     assert not np.array_equal(before.fitted[:, 1::2], after.fitted[:, 1::2])
 
 
-def test_last_features_are_what_the_answer_is_made_of(cnn, images):
+def test_last_features_are_the_input_of_the_last_layer(cnn, images):
     values = features(cnn, images, LABELS).float()
     with torch.no_grad():
         assert torch.allclose(cnn.classes(values), cnn(images).logits, atol=1e-5)
@@ -164,7 +164,7 @@ def test_last_features_are_what_the_answer_is_made_of(cnn, images):
 
 
 def test_results_are_those_of_vectors_of_warped_images(images, training, result):
-    """The second size of the third warp, by hand; of untrained networks the mean over seeds."""
+    """Compute one size of a warp by hand; untrained networks are averaged over seeds."""
     f, a = result.warps.index("shear"), 1
     assert result.sizes[f, a] == pytest.approx(-0.3)
     matrix = family_matrix("shear", -0.3, (21, 19))
@@ -220,13 +220,13 @@ def test_kinds_shapes_and_intervals(result):
     assert (result.mean.difference.value[0] == 0).all()
 
 
-def test_the_key_says_of_which_vectors_principal_components_are_compared(result):
+def test_the_legend_names_vectors_reduced_to_principal_components(result):
     network, *_, other, pixels, random = draw._labels(result, result.kept)
     assert network == "net 0, 6 numbers" and random == f"{RANDOM}, 6 numbers"
     assert other == "net 1, 6 components of 12" and pixels == "pixels, 6 components of 399"
 
 
-def test_a_network_that_cannot_be_built_anew_has_no_control_and_is_left_as_found(images):
+def test_a_network_that_cannot_be_rebuilt_has_no_control_and_is_not_changed(images):
     model = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).train()
     state = torch.get_rng_state()
     values = run([model], images, warp=("shift-x",), seeds=1)
@@ -245,7 +245,7 @@ def vectors(seed=0):
 
 
 def turning(v, angles_deg):
-    """Vectors (5, X, E) that turn in two of three planes, by an angle for each image."""
+    """Return vectors (5, X, E) that rotate in two of three planes, by an angle per image."""
     out = np.empty((5, *v.shape))
     for t, step in enumerate(TIMES):
         angle = np.radians(angles_deg) * step
@@ -265,7 +265,7 @@ def r2(values, field="spread"):
     return 1 - errors.predicted.sum(1) / getattr(errors, field).sum()
 
 
-def test_a_law_holds_for_vectors_that_turn_alike_in_all_classes():
+def test_a_law_holds_for_vectors_that_rotate_equally_in_all_classes():
     values = turning(vectors(), 30.0)
     values[..., 4:] += TIMES[:, None, None]
     for field in ("spread", "change"):
@@ -275,21 +275,21 @@ def test_a_law_holds_for_vectors_that_turn_alike_in_all_classes():
     assert r2(values, "change")[equivariance.SHIFT] == pytest.approx(0, abs=0.05)
 
 
-def test_classes_that_turn_unlike_have_laws_of_their_own_and_not_one():
+def test_classes_that_rotate_differently_have_separate_laws():
     values = turning(vectors(), np.array([-90.0, 20, 90])[CLASSES])
     own, twice, _, one_matrix, one_map, _ = r2(values)
     assert min(own, twice) > 0.999 and max(one_matrix, one_map) < 0.7
 
 
-def test_classes_that_turn_alike_about_places_of_their_own_share_a_matrix_and_no_map():
+def test_classes_that_rotate_equally_about_different_centres_share_a_matrix_but_no_map():
     values = turning(vectors(), 60.0)
     values[[1, 4]] += 5 * np.random.default_rng(3).normal(size=(3, 6))[CLASSES]
     own, *_, one_matrix, one_map, _ = r2(values)
     assert min(own, one_matrix) > 0.999 and one_map < 0.5
 
 
-def test_two_halves_that_are_no_whole_are_no_law():
-    """The whole warp turns the other way than its halves: each has a map, together no law."""
+def test_two_halves_that_do_not_give_the_whole_are_no_law():
+    """The whole warp rotates against its halves: each has a map, but there is no law."""
     values = turning(vectors(), 60.0)
     values[[1, 4]] = values[[4, 1]]
     own, twice, extrapolated, _, one_map, _ = r2(values)
@@ -297,14 +297,14 @@ def test_two_halves_that_are_no_whole_are_no_law():
     assert max(twice, extrapolated) < 0.5
 
 
-def test_a_change_that_the_vector_does_not_tell_is_not_explained():
+def test_a_change_that_does_not_depend_on_the_vector_is_not_explained():
     v = vectors()
     values = v + 0.3 * np.array([0, -2, -1, 1, 2])[:, None, None] * vectors(1)
     assert r2(values)[equivariance.OWN] > 0.6
     assert abs(r2(values, "change")[equivariance.OWN]) < 0.1
 
 
-def test_laws_are_predictions_by_hand():
+def test_laws_match_predictions_by_hand():
     values, k = turning(vectors(), 40.0) + 0.2 * vectors(2), 1
     errors = law_errors(values)
     test, fit = (rows[k == CLASSES[rows]] for rows in SIDES)
@@ -355,7 +355,7 @@ def laws(images, training, cnn):
 
 def test_a_law_is_above_untrained_networks_only_where_it_explains_something(laws):
     def verdict(vector, change, more):
-        """On R2 of a trained network's laws, and by how much it is above that of untrained ones."""
+        """Return the verdict for R2 of a trained network, and its margin above untrained ones."""
 
         def estimate(value):
             ends, one = np.array([-0.05, 0.05]), np.ones(laws.explained.value.shape)
@@ -371,7 +371,7 @@ def test_a_law_is_above_untrained_networks_only_where_it_explains_something(laws
 
 
 class CentreOfMass(Foreign):
-    """The pose of every class: where the bright pixels lie, which a shift adds to."""
+    """Its poses are the positions of bright pixels, to which a shift adds."""
 
     peculiar = {"norms": "a place is no activation", "votes": "it has none"}
 
@@ -384,7 +384,7 @@ class CentreOfMass(Foreign):
         return shown
 
 
-def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change():
+def test_if_one_shift_is_the_whole_law_the_change_is_nan():
     generator = torch.Generator().manual_seed(0)
     images = torch.zeros(48, 1, 21, 19)
     images[:, :, 7:12, 7:11] = torch.rand(48, 1, 5, 4, generator=generator)
@@ -399,8 +399,8 @@ def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change():
     assert rows[1][3] == "–"
 
 
-def test_r2_of_all_sizes_is_of_their_sums_and_is_called_so(images, training):
-    """Not the mean of the sizes' R2, which it lies near."""
+def test_r2_over_all_sizes_is_computed_from_sums_and_described_so(images, training):
+    """It is close to the mean of R2 over sizes, but not equal."""
     errors = []
     with pytest.MonkeyPatch.context() as patch:
         of_class = fits.of_class

@@ -1,4 +1,4 @@
-"""Faithfulness over images and units: where the answer is known, words, figures, the command."""
+"""Faithfulness over images and units: known answers, verdicts, figures, the command."""
 
 import numpy as np
 import pytest
@@ -45,11 +45,11 @@ def images(generator):
 
 @pytest.fixture
 def two_draws(monkeypatch):
-    """Maps under two draws of random weights, where how many there are does not matter."""
+    """Use two draws of random weights; their number does not matter here."""
     monkeypatch.setattr(measures, "DRAWS", 2)
 
 
-def test_one_image_is_judged_by_the_predicted_class_or_the_true_one(model, images):
+def test_one_image_is_explained_for_the_predicted_or_the_true_class(model, images):
     winner = int(scores(model, images[:1]).argmax())
     result = one(model, images[:1], (winner + 1) % 3)
     assert result.target == winner and result.label != winner
@@ -67,7 +67,7 @@ def test_one_image_is_judged_by_the_predicted_class_or_the_true_one(model, image
 
 
 @pytest.mark.usefixtures("two_draws")
-def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model, images):
+def test_statistics_are_means_over_images_and_the_network_is_not_changed(model, images):
     before = [weight.clone() for weight in model.parameters()]
     model.train()
     result = over(model, images[:2], LABELS[:2])
@@ -91,8 +91,8 @@ def test_statistics_are_means_of_images_and_the_network_is_left_as_it_was(model,
 
 
 @pytest.mark.usefixtures("two_draws")
-def test_each_of_many_images_has_as_many_patches(model, images, monkeypatch):
-    """Also the last one, if it is alone in its batch."""
+def test_all_images_have_the_same_number_of_patches(model, images, monkeypatch):
+    """This includes the last image if it is alone in its batch."""
     counts, patches = [], measures.patches
     monkeypatch.setattr(measures, "AT_A_TIME", 2)
     monkeypatch.setattr(measures, "patches", lambda n, *a: counts.append(n) or patches(n, *a))
@@ -103,7 +103,7 @@ def test_each_of_many_images_has_as_many_patches(model, images, monkeypatch):
     assert counts == [measures.OF_ONE]
 
 
-def test_a_faithful_map_is_named_and_one_that_is_not(generator):
+def test_the_verdict_names_faithful_and_unfaithful_maps(generator):
     model, images = Exact(), torch.rand(30, 1, 4, 5, generator=generator)
     result = over(model, images, torch.zeros(30).long())
     of = dict(zip(result.names, result.infidelity.value, strict=True))
@@ -117,14 +117,14 @@ def test_a_faithful_map_is_named_and_one_that_is_not(generator):
 
 
 @pytest.mark.usefixtures("two_draws")
-def test_images_of_which_no_square_changes_the_score_are_left_out(model, images):
+def test_images_whose_score_no_square_changes_are_left_out(model, images):
     images[0] = 0
     result = over(model, images[:3], LABELS[:3])
     assert result.infidelity.n == 2 and np.isfinite(result.infidelity.value).all()
     assert np.isnan(over(model, images[:2], LABELS[:2]).infidelity.value).all()
 
 
-def test_no_order_of_units_is_better_than_that_of_their_effects_where_these_add_up():
+def test_with_additive_effects_no_order_beats_that_of_the_effects():
     result = units(Exact(), 30, SHAPE)
     gap = dict(zip(result.names, result.gap, strict=True))
     for name, one in gap.items():
@@ -144,14 +144,14 @@ def test_no_order_of_units_is_better_than_that_of_their_effects_where_these_add_
     np.testing.assert_allclose(found, torch.stack(expected).mean(1), atol=1e-5)
 
 
-def test_a_class_that_is_ahead_of_none_is_not_right():
+def test_a_class_in_a_tie_is_not_correct():
     activations = torch.tensor([[0.2, 0.2, 0.2], [0.2, 0.3, 0.1], [0.4, 0.3, 0.1], [0.2, 0.2, 0.1]])
     one, two = (measures.outcome(activations, torch.tensor(k))[:, 1] for k in ([0], [0, 1]))
     assert one.tolist() == [0, 0, 1, 0] and two.tolist() == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", ["positions", "capsules"])
-def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
+def test_removed_units_get_their_mean_over_the_images(model, kind):
     result, part = units(model, 8, over=kind, scene="cluttered"), noise(8)
     shown = measures.make(part.sample(8), "cluttered", 0)
     children = trace(model, shown.images, keep=("children",)).children
@@ -163,7 +163,7 @@ def test_units_that_are_removed_have_their_mean_over_the_images(model, kind):
             np.testing.assert_allclose(values, float(expected), rtol=1e-5)
 
 
-def test_scenes_come_from_a_seed_and_their_objects_are_told_apart():
+def test_scenes_depend_on_the_seed_and_record_their_objects():
     part = noise(8)
     for name in ("cluttered", "two-digits"):
         scene = measures.make(part, name, 0)

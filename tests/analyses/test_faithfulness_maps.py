@@ -1,4 +1,4 @@
-"""Maps and measures of `faithfulness`: exact where the answer is known, and by other hands."""
+"""Maps and measures of `faithfulness` against known answers and other implementations."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ def cnn():
 
 
 def maps_of(model, images, classes):
-    """Maps by name, and what is left out."""
+    """Return maps by name, and the maps that are left out."""
     with frozen(model):
         found, left_out = maps.methods(model, images[:1])
         return {name: how(images, classes) for name, how in found.items()}, left_out
@@ -108,7 +108,7 @@ def test_equal_values_are_ordered_at_random(generator):
     assert ((rank == 0).double().mean(0) - 0.25).abs().max() < 0.08
 
 
-def test_infidelity_is_captums_but_for_maps_of_the_wrong_sign(images, generator):
+def test_infidelity_equals_captum_except_for_maps_of_the_wrong_sign(images, generator):
     model = Plain()
     masks = masks_of(images, 40, generator)
     contributions = torch.rand(1, 6, *SHAPE[1:], generator=generator, dtype=torch.double)
@@ -130,7 +130,7 @@ def test_infidelity_is_captums_but_for_maps_of_the_wrong_sign(images, generator)
     assert (measures.infidelity(contributions * 0, masks, losses) == 1).all()
 
 
-def test_gradients_grad_cam_and_occlusion_are_captums(cnn, generator):
+def test_gradients_grad_cam_and_occlusion_equal_captum(cnn, generator):
     images = torch.rand(3, 1, 21, 19, generator=generator)
     classes = torch.tensor([0, 2, 1])
     numbers = maps.convolutions(cnn, images[:1])
@@ -156,7 +156,7 @@ def test_gradients_grad_cam_and_occlusion_are_captums(cnn, generator):
         torch.testing.assert_close(found[name].order, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_convolutions_of_a_capsule_network_are_met_though_no_module_is_called(tiny, tiny_images):
+def test_convolutions_are_found_even_if_no_module_is_called(tiny, tiny_images):
     assert maps.convolutions(tiny, tiny_images[:1]) == [0, 1]
     found, left_out = maps_of(tiny, tiny_images, torch.zeros(8, dtype=torch.long))
     assert left_out == [] and {n for n in found if "Grad-CAM" in n} == {
@@ -181,7 +181,7 @@ def test_evidence_in_pixels_keeps_its_sum_and_black_pixels_get_none(tiny, tiny_i
     assert found[0].count_nonzero() > 0
 
 
-def test_layers_are_in_the_order_of_the_pass_and_weights_come_back(tiny, tiny_images, generator):
+def test_layers_are_in_the_order_of_the_pass_and_weights_are_restored(tiny, tiny_images, generator):
     before = [one.clone() for one in tiny.parameters()]
     parts = measures.stages(tiny, tiny_images[:1])
     assert list(parts) == ["capsules", "primary.convolution", "conv1"]
@@ -201,7 +201,7 @@ def test_layers_are_in_the_order_of_the_pass_and_weights_come_back(tiny, tiny_im
     assert id(deep.classes.weight) in first
 
 
-def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images, generator):
+def test_maps_that_do_not_depend_on_the_network_do_not_change(tiny, tiny_images, generator):
     classes = torch.zeros(8, dtype=torch.long)
     with frozen(tiny):
         some, _ = maps.methods(tiny, tiny_images[:1])
@@ -216,7 +216,7 @@ def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images
     assert found[maps.ROUTED][0].mean() < 0.9
 
 
-def test_what_a_network_has_no_map_for_is_said(images, generator, monkeypatch):
+def test_maps_that_a_network_does_not_have_are_listed(images, generator, monkeypatch):
     larger, classes = torch.rand(2, 1, 21, 19, generator=generator), CLASSES[:2]
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None

@@ -1,4 +1,4 @@
-"""Figures on disk: numbers beside pictures, the same picture again from the numbers alone."""
+"""Figures on disk: numbers are beside the pictures, and give the same pictures again."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def assert_shipped_tables(folder, name):
 @pytest.mark.parametrize(
     "name", ["affnist", "equivariance-mnist-1000-images", "corrupt-mnist-1000-images"]
 )
-def test_the_shipped_tables_are_those_of_their_numbers(name, tmp_path):
+def test_the_shipped_tables_match_their_numbers(name, tmp_path):
     result, about = results.read_result(FIGURES / f"{name}.json")
     analysis = contract.of_result(about["analysis"], type(result).__name__)
     results.tables.write(tmp_path / name, *analysis.table(result))
@@ -84,7 +84,7 @@ def test_the_manifest_has_captions_and_files_of_the_shipped_figures():
         assert typeset(entry["caption"]) in latex
 
 
-def test_redraw_writes_pictures_alone_and_each_of_its_own(tmp_path):
+def test_redraw_writes_only_pictures_and_no_file_twice(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         for file in FIGURES.glob("affine-mnist-mnist-resnet-*.json"):
@@ -100,13 +100,13 @@ def test_redraw_writes_pictures_alone_and_each_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("field", ["angles_deg", "lengths"])
-def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
+def test_inconsistent_numbers_are_reported_in_one_line(result, tmp_path, field):
     results.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])
     said = command_line.run("redraw", tmp_path / "x.json", "--format", "png")
     command_line.refused(said, "x.json' cannot be drawn")
 
 
-def test_pictures_of_earlier_numbers_do_not_stay_beside_new_ones(blank, result, tmp_path):
+def test_pictures_of_earlier_numbers_are_deleted(blank, result, tmp_path):
     results.save(tmp_path / "x", "rotate", result, formats=["pdf", "png"])
     for name in ("x-y.pdf", "x.md", "x.tex"):
         (tmp_path / name).touch()
@@ -114,7 +114,7 @@ def test_pictures_of_earlier_numbers_do_not_stay_beside_new_ones(blank, result, 
     assert {one.name for one in tmp_path.iterdir()} == {"x.png", "x.json", "x-y.pdf"}
 
 
-def test_files_that_hold_no_result_are_refused(tmp_path):
+def test_files_without_a_result_are_refused(tmp_path):
     path = tmp_path / "x.json"
     for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):
         path.write_text(text)
@@ -128,8 +128,8 @@ def test_files_that_hold_no_result_are_refused(tmp_path):
         results.read_result(tmp_path / "none.json")
 
 
-def test_an_animation_plays_the_frames_that_it_was_given(result, tmp_path):
-    """To the nearest colour of its palette; frames that repeat last longer."""
+def test_an_animation_plays_its_frames(result, tmp_path):
+    """Up to the nearest colour of the palette; repeated frames are merged into a longer one."""
     drawn = [*frames(result, 240)]
     path = results.animate([*drawn, drawn[-1], drawn[0]], tmp_path / "one.gif", fps=10)
     with Image.open(path) as gif:
@@ -151,7 +151,7 @@ def test_widths_are_columns_or_inches():
             results.inches(wrong)
 
 
-def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
+def test_an_interval_beyond_the_axis_has_an_arrow_at_the_edge():
     axes = Figure().add_subplot()
     ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])
     estimate = Estimate(np.array([0.2, 0.1, -2.5, np.nan]), ends)
@@ -166,13 +166,13 @@ def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
 
 @pytest.fixture
 def shown(monkeypatch):
-    """A shipped figure of `rotate`, its classes called otherwise."""
-    monkeypatch.setattr(house, "_told", set())
+    """Draw a shipped figure of `rotate` with other class names."""
+    monkeypatch.setattr(house, "_warned", set())
     result, _ = results.read_result(discovery.root() / "figures" / "rotate-mnist-2-0.json")
     return lambda name: result._replace(classes=[name.format(k) for k in range(10)])
 
 
-def test_a_dollar_sign_is_a_letter(shown, tmp_path):
+def test_a_dollar_sign_is_drawn_as_a_letter(shown, tmp_path):
     drawn = results.draw("rotate", shown(r"$\frob$ x{}"), 7.16)
     for kind in results.FORMATS:
         assert results.save_figure(drawn, tmp_path / f"x.{kind}").stat().st_size > 1000
@@ -181,7 +181,7 @@ def test_a_dollar_sign_is_a_letter(shown, tmp_path):
     assert r"$\frob$ x2" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
-def test_letters_that_no_font_has_are_told_in_one_line(shown, tmp_path, capsys):
+def test_letters_without_a_font_are_reported_in_one_line(shown, tmp_path, capsys):
     result = shown("猫{}犬")
     for kind in results.FORMATS:
         results.save_figure(results.draw("rotate", result, 7.16), tmp_path / f"x.{kind}")
@@ -199,20 +199,20 @@ DEUTERANOPIA = np.array([  # Machado, Oliveira & Fernandes 2009, table 1, severi
 
 
 @pytest.mark.parametrize("eyes", [np.eye(3), DEUTERANOPIA], ids=["usual", "deuteranope"])
-def test_ten_classes_are_told_apart(eyes):
+def test_colours_of_ten_classes_are_distinct(eyes):
     linear = colorconv.rgb2xyz(RGB) @ colorconv.rgb_from_xyz.T
     lab = colorconv.xyz2lab((linear @ eyes.T).clip(0, 1) @ colorconv.xyz_from_rgb.T)
     apart = {(i, j): deltaE_ciede2000(lab[i], lab[j]) for i, j in combinations(range(10), 2)}
     assert min(apart.values()) > LEAST, min(apart, key=apart.get)
 
 
-def test_every_colour_stands_out_from_white_and_its_letters_more():
+def test_every_colour_contrasts_with_white_and_letters_more_so():
     for colours, least in ((RGB, 1.95), ([legible(rgb) for rgb in RGB], 4.45)):
         contrast = 1.05 / (colorconv.rgb2xyz([to_rgb(one) for one in colours])[:, 1] + 0.05)
         assert contrast.min() >= least
 
 
-def test_names_of_lines_are_spread_in_their_order():
+def test_names_of_lines_are_spread_without_changing_their_order():
     wanted = np.array([60.0, 30.0, 31.0, 32.0, 90.0])
     middles = spread(wanted, [8] * 5, 0, 100)
     assert (np.diff(np.sort(middles)) >= 8 - 1e-9).all()

@@ -1,4 +1,4 @@
-"""Results on disk: what is written is read again, of today and of the versions before."""
+"""Results on disk: files of this and of earlier versions are read back."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ class Warp(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Of every kind of value that a result may hold."""
+    """Every kind of value that a result may have."""
 
     share: Estimate  # (3,)
     absent: Estimate | None
@@ -66,7 +66,7 @@ def refuse(constant):
 
 @pytest.fixture
 def mine(monkeypatch):
-    """An analysis of one's own, whose module may be given more."""
+    """A user-defined analysis; a test may add to its module."""
     module = ModuleType("mine")
     module.Mine = type("Mine", (Analysis,), {"Result": Result})
     monkeypatch.setattr(discovery, "load", lambda package, name, what: module)
@@ -74,7 +74,7 @@ def mine(monkeypatch):
 
 
 @pytest.mark.parametrize("limit", [10, 1_000_000])
-def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
+def test_every_kind_of_value_is_read_back_unchanged(mine, tmp_path, monkeypatch, limit):
     monkeypatch.setattr(results, "INLINE_BYTES", limit)
     written = result()
     *_, path = results.write_result(tmp_path / "x", written, ABOUT)
@@ -100,7 +100,7 @@ def test_the_file_is_strict_json_where_nan_is_null(mine, tmp_path):
 
 
 def write_old(path, change):
-    """A result as a version before wrote it; `change` is done to its fields."""
+    """Write a result as an earlier version did, after `change` of its fields."""
     results.write_result(path, result(), ABOUT)
     path = path.with_suffix(".json")
     about = json.loads(path.read_text())
@@ -109,7 +109,7 @@ def write_old(path, change):
     return path
 
 
-def test_a_field_with_a_default_may_be_missing_and_no_other_and_none_is_unknown(mine, tmp_path):
+def test_only_fields_with_a_default_may_be_missing_and_unknown_fields_are_refused(mine, tmp_path):
     path = write_old(tmp_path / "x", lambda values: values.pop("late"))
     assert results.read_result(path)[0].late == "default"
     for change in (lambda values: values.pop("names"), lambda values: values.update(more=1)):
@@ -119,7 +119,7 @@ def test_a_field_with_a_default_may_be_missing_and_no_other_and_none_is_unknown(
 
 
 @pytest.mark.parametrize("field", ["names", "n", "grid", "share", "late"])
-def test_a_field_that_is_empty_and_must_not_be_is_named(mine, tmp_path, field):
+def test_a_required_field_that_is_empty_is_named(mine, tmp_path, field):
     path = write_old(tmp_path / "x", lambda values: values.update({field: None}))
     with pytest.raises(ValueError, match=f"is damaged: {field} is empty, expected "):
         results.read_result(path)
@@ -127,7 +127,7 @@ def test_a_field_that_is_empty_and_must_not_be_is_named(mine, tmp_path, field):
 
 @pytest.mark.parametrize("field", ["analysis", "kind"])
 @pytest.mark.parametrize("value", [{}, [], True, 3, None])
-def test_a_name_of_another_type_is_refused_in_words(tmp_path, field, value):
+def test_a_name_of_another_type_is_refused_with_a_clear_message(tmp_path, field, value):
     about = {"analysis": "routing", "kind": "Result", "width": "single", "result": {}}
     (tmp_path / "a.json").write_text(json.dumps(about | {field: value}))
     with pytest.raises(ValueError, match=r"unknown analysis|another version of 'routing'"):
@@ -141,18 +141,18 @@ def test_a_name_of_another_type_is_refused_in_words(tmp_path, field, value):
         {"a": [math.nan]}, (math.inf, {"b": Estimate(np.nan, [np.nan, 1.0])}),
     ],
 )  # fmt: skip
-def test_what_is_no_number_is_null_wherever_it_stands(value):
+def test_nan_is_null_everywhere(value):
     assert "null" in results.to_json(value)
     json.loads(results.to_json(value), parse_constant=refuse)
 
 
 @pytest.mark.parametrize("package", ["capsviz.commands", "capsviz.analyses"])
-def test_commands_print_json_by_that_writer_alone(package):
+def test_commands_print_json_with_the_writer_of_files(package):
     for path in discovery.folder(package).rglob("*.py"):
         assert "json.dumps" not in path.read_text(encoding="utf-8"), path
 
 
-def test_numbers_of_files_of_one_name_have_their_folders(tmp_path):
+def test_files_with_equal_names_are_listed_with_their_folders(tmp_path):
     (file, *_) = sorted((discovery.root() / "figures/binding").glob("*.json"))
     copy = shutil.copy(file, tmp_path)
     printed = run("redraw", file, copy, "--table", "csv").stdout.splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Networks side by side: which number stands in which cell, and in which panel of the drawing."""
+"""The leaderboard: which number is in which cell, and in which panel of the drawing."""
 
 import json
 from pathlib import Path
@@ -39,14 +39,14 @@ def card(folder, name, digest, accuracy=0.9, dataset="digits"):
 
 
 def runs(folder, name, digests, *, routing="dynamic"):
-    """What `benchmarks.seeds` writes of training runs."""
+    """Write what `benchmarks.seeds` writes for training runs."""
     model = {"config": {"routing": routing}}
     accuracies = dict.fromkeys(range(len(digests)), 0.9)
     write_runs(folder, name, accuracies, digests, n=500, dataset="digits", model=model)
 
 
 def shares(share, several=0, n=100):
-    """(2,) shares, the second one `share`, of one run or several."""
+    """Return an estimate (2,) of shares, the second one `share`, of one run or several."""
     value = np.array([0.01, share])
     one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), n)
     return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
@@ -55,7 +55,7 @@ def shares(share, several=0, n=100):
 def transplant(
     folder, share, digests, *, several=False, n=100, name="t", routing=None, dataset="digits"
 ):
-    """A result of `transplant` of weights, or of several."""
+    """Write a result of `transplant` for the weights of one run or several."""
     one = shares(share, len(digests) * several, n)
     of_mnist = shipped("transplant-mnist-1000-images.json").result
     result = of_mnist._replace(as_partner=one, n=n, dataset=dataset)
@@ -80,7 +80,7 @@ def _write(folder, name, analysis, result, digests, several=0, **more):
 
 
 def sweep(folder, digests, names, *, several=0, sizes=range(-90, 91, 15), high=0.9, **more):
-    """A result of `sweep` of two networks, the first of which may be several runs."""
+    """Write a result of `sweep` for two networks; the first may be several runs."""
     value = np.array([[high], [0.5]])
     one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
     one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
@@ -95,7 +95,7 @@ def cell(table, name, title):
     return row.cells.get(title)
 
 
-def test_a_result_stands_in_the_row_of_its_weights_alone(tmp_path):
+def test_a_result_appears_only_in_the_row_of_its_weights(tmp_path):
     places = [card(tmp_path, "one", "aa"), card(tmp_path, "two", "bb")]
     places.append(transplant(tmp_path / "r", 0.7, ["aa"]))
     table = leaderboard.table(places)
@@ -110,7 +110,7 @@ def test_a_result_stands_in_the_row_of_its_weights_alone(tmp_path):
     assert leaderboard.cells(table, ["runs"]) == (["network", "runs"], [["one", "1"], ["two", "1"]])
 
 
-def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
+def test_the_result_with_most_runs_and_then_most_images_is_used(tmp_path):
     runs(tmp_path, "net", ["aa", "bb", "cc"])
     transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True, name="a")
     transplant(tmp_path, 0.2, ["aa"], n=9000, name="b")
@@ -122,8 +122,8 @@ def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
     assert row[header.index("donor's class, %")].endswith("(1 run)")
 
 
-def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
-    """It may be of more images, and yet says nothing of its own."""
+def test_a_result_on_another_data_set_is_not_used(tmp_path):
+    """It is ignored even if it is on more images."""
     card(tmp_path, "one", "aaaa")
     own = transplant(tmp_path, 0.7, ["aaaa"])
     transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
@@ -132,7 +132,7 @@ def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
     assert row.cells["donor's class"].file == own
 
 
-def test_what_follows_from_the_definition_of_a_routing_is_marked(tmp_path):
+def test_numbers_that_follow_from_the_definition_of_a_routing_are_marked(tmp_path):
     digests = ["aa", "bb", "cc"]
     for routing in ("uniform", "dynamic"):
         place = tmp_path / routing
@@ -143,7 +143,7 @@ def test_what_follows_from_the_definition_of_a_routing_is_marked(tmp_path):
         assert row[header.index("donor's class, %")].endswith("]†") == (routing == "uniform")
 
 
-def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
+def test_a_single_network_compared_with_several_runs_is_one_run(tmp_path):
     digests = ["aa", "bb", "cc"]
     runs(tmp_path, "net", digests)
     places = [tmp_path, card(tmp_path / "other", "other", "dd")]
@@ -152,7 +152,7 @@ def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
     assert cell(table, "net", "rotated").runs == 3 and cell(table, "other", "rotated").runs == 1
 
 
-def test_a_network_beside_the_first_is_known_by_its_weights_and_not_by_its_name(tmp_path):
+def test_other_networks_of_a_result_are_matched_by_weights_not_names(tmp_path):
     names = ["net", "mnist-resnet"]
     theirs = checkpoint.read_card(checkpoint.find("mnist-resnet"))["weights"]["sha256"]
     for digest, networks, known in (
@@ -187,14 +187,14 @@ def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_f
     assert cell(rows, "called otherwise", "rotated").estimate.n == 4
 
 
-def test_networks_known_by_results_alone_take_no_name_of_another(tmp_path):
+def test_networks_known_only_from_results_get_distinct_names(tmp_path):
     about = provenance({"weights": {"file": "mnist.safetensors", "sha256": "aa"}}, "cpu")
     path = sweep(tmp_path, ["aa"], ["a", "x"], provenance=about, options={"first": ["runs/a"]})
     assert [row.network.name for row in leaderboard.table([path])][-1] == "mnist (a)"
 
 
-def test_a_column_takes_no_result_of_other_options(tmp_path):
-    """Few corruptions, small angles, places and iterations that were asked for."""
+def test_a_column_ignores_results_with_other_options(tmp_path):
+    """Few corruptions, small angles, and options for shifts and iterations."""
     digests = ["aa"]
     full = range(-90, 91, 10)
     for sizes, taken in ((full, True), ((-90, 0, 90), False), ((-10, 0, 10), False), ((7,), False)):
@@ -220,7 +220,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
 
 
 @pytest.mark.parametrize("bounds", [[0.1, 0.3], [0.3, 0.1]])
-def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
+def test_the_undetected_share_is_that_at_the_largest_bound(bounds):
     result = shipped("detect-mnist-100-images-eps-0.1-0.3.json").result._replace(eps=bounds)
     first, second = (k for k, kind in enumerate(result.kinds) if kind == "adaptive")
     at = {bounds[0]: first, bounds[1]: second}[0.3]
@@ -229,7 +229,7 @@ def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
     assert not [*columns.detection(result._replace(steps=1))]  # a weak attack flatters
 
 
-def test_results_alone_make_a_row_of_their_weights(tmp_path):
+def test_results_without_a_card_make_a_row_for_their_weights(tmp_path):
     transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True, routing="uniform")
     (row,) = leaderboard.table([tmp_path])
     assert row.network.name == "net" and row.network.accuracy is None
@@ -243,14 +243,14 @@ def test_other_recipes_of_a_comparison_have_several_runs():
     assert attacked["digits-uniform"].runs == 1
 
 
-def test_one_network_beside_runs_is_one_run_in_the_table_of_robustness():
+def test_a_single_network_beside_several_runs_is_one_run_in_the_robustness_table():
     result = shipped("attack-mnist-mnist-attention-mnist-resnet-*.json").result
     about = {"analysis": "attack", "kind": "Result", "runs": {"recipe": "mnist", "seeds": [0, 1]}}
     table = leaderboard.beside([(result, about)])
     assert [len(row.network.seeds) for row in table] == [2, 1, 1]
 
 
-def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_path):
+def test_runs_replace_their_members_and_equal_names_get_their_paths(tmp_path):
     runs(tmp_path / "r", "net", ["aa", "bb"])
     places = [card(tmp_path / "x", "net", "aa"), tmp_path / "r", card(tmp_path / "y", "net", "zz")]
     names = [row.network.name for row in leaderboard.table(places)]
@@ -285,7 +285,7 @@ def test_a_table_without_numbers_to_compare_is_written_and_not_drawn(tmp_path):
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".md", ".tex"]
 
 
-def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
+def test_notes_on_data_are_below_the_table(tmp_path):
     about = json.loads(card(tmp_path, "copies", "a").read_text())
     about["dataset"]["notice"] = "these are copies"
     (tmp_path / "copies.json").write_text(json.dumps(about))
@@ -304,7 +304,7 @@ def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
 NAMED = ["mnist", "digits"]
 
 
-def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch):
+def test_a_shipped_name_is_the_shipped_network_even_if_a_file_has_that_name(tmp_path, monkeypatch):
     (tmp_path / "mnist").mkdir()
     path = card(tmp_path / "digits", "digits", "own")
     path.with_suffix(".safetensors").touch()
@@ -318,7 +318,7 @@ def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch
 
 
 class Routed:
-    """What `routing` gave of networks whose first round varies from run to run, and none other."""
+    """A result of `routing` for runs that differ only in the first iteration."""
 
     controls = ("shuffled",)
     entropy_nats = np.zeros(3)
@@ -332,8 +332,8 @@ class Routed:
         self.control_accuracy = Estimate(control.value, control.ci95, 500, change)
 
 
-def test_the_interval_of_a_control_is_the_narrower_of_two_that_are_too_wide():
-    """That by the first round, which varies, or that by accuracies as if of other images."""
+def test_the_interval_of_a_control_is_the_narrower_of_two_conservative_ones():
+    """One is by the first iteration, which varies; the other takes accuracies as independent."""
     for first, ends in ((0.1, (-0.002 - np.hypot(0.008, 0.005), -0.002 + np.hypot(0.006, 0.005))),
                         (0.001, (-0.004, 0.0))):  # fmt: skip
         ((_, one),) = columns.instead("shuffled", Routed(first))
@@ -356,13 +356,13 @@ def made(name, accuracy, transplant=None, runs=None):
 TABLE = [made("one", 0.9), made("two", 0.8, 0.7, [0.6, 0.7, 0.8]), made("three", 0.8, 0.6)]
 
 
-def test_only_what_can_be_compared_is_drawn():
+def test_only_columns_that_can_be_compared_are_drawn():
     assert [column.title for column, _ in measures(TABLE)] == ["accuracy", "donor's class"]
     assert [column.title for column, _ in measures(TABLE[:2])] == ["accuracy"]
     assert [column.title for column, _ in measures(TABLE[1:2])] == ["accuracy", "donor's class"]
 
 
-def test_a_panel_has_each_number_in_its_line_with_its_interval_and_its_runs():
+def test_a_panel_draws_each_number_in_its_row_with_interval_and_runs():
     with results.style():
         accuracy, transplant, *_ = draw(TABLE, 7.16).axes
     assert [text.get_text() for text in accuracy.get_yticklabels()] == ["one", "two", "three"]
@@ -380,7 +380,7 @@ def test_a_panel_has_each_number_in_its_line_with_its_interval_and_its_runs():
 
 
 @pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
-def test_it_can_be_read(width):
+def test_the_drawing_is_legible(width):
     names = [f"a network of name {k}" for k in range(10)]
     table = [made(name, 0.9, 0.7, [0.6, 0.7, 0.8]) for name in names]
     with results.style():

@@ -93,12 +93,12 @@ def test_runs_whose_cards_are_older_than_a_setting_are_of_the_same_recipe(tmp_pa
         (Recipe("b", ("mnist", "{}", 500), {0: 0.9, 1: 0.9, 2: 0.9}), "different test sets"),
     ],
 )
-def test_runs_that_are_no_pairs_are_refused(other, part):
+def test_runs_that_do_not_form_pairs_are_refused(other, part):
     with pytest.raises(ValueError, match=part):
         paired.pair(Recipe("a", IMAGES, {0: 0.9, 1: 0.9, 2: 0.9}), other)
 
 
-def test_what_cannot_be_paired_is_refused_in_one_line(tmp_path):
+def test_an_impossible_pairing_is_refused_in_one_line(tmp_path):
     good = recipe(tmp_path, "good", {0: 0.995, 1: 0.994, 2: 0.996})
     few = recipe(tmp_path, "few", {0: 0.995, 9: 0.995})
     for seed in range(3):

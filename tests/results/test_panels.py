@@ -1,4 +1,4 @@
-"""Panels: each is drawn into anybody's axes, some make a figure, and what has no room is named."""
+"""Panels: each is drawn into any axes, several make a figure, and those without room are named."""
 
 import json
 import re
@@ -43,13 +43,13 @@ def test_every_panel_is_drawn_into_axes_of_another_figure_and_has_its_own_captio
             assert not re.search(r"(^|\. )(Left|Right|Above|Below|At the right|The last)\b", text)
 
 
-def test_panels_stand_in_the_order_that_is_asked_for(routing):
+def test_panels_have_the_requested_order(routing):
     figure = results.draw("routing", routing, panel=["agreement", "accuracy"])
     titles = [axes.get_title() for axes in figure.axes]
     assert titles[:2] == ["vote agreement\nweighted by $c_{ij}$", "accuracy"]
 
 
-def test_wrong_panels_are_refused_with_those_that_there_are(routing):
+def test_wrong_panels_are_refused_with_a_list_of_the_known_ones(routing):
     with pytest.raises(ValueError, match=r"unknown panel 'acuracy', .*did you mean 'accuracy'"):
         results.draw("routing", routing, panel="acuracy")
     axes = Figure().subplots()
@@ -59,14 +59,14 @@ def test_wrong_panels_are_refused_with_those_that_there_are(routing):
     refused(run("routing", "--n", 9, "--panel", "x"), said)
 
 
-def test_the_list_of_panels_says_what_each_draws():
+def test_the_list_of_panels_describes_each():
     listed = run("routing", "--n", 9, "--panel", "list")
     lines = dict(line.split(maxsplit=1) for line in listed.stdout.splitlines())
     assert list(lines)[:3] == ["accuracy", "changed", "activation"]
     assert "polarisation" in lines and all(text.startswith("Draw ") for text in lines.values())
 
 
-def test_a_panel_is_redrawn_beside_the_whole_figure_and_captioned_alone(tmp_path):
+def test_a_single_panel_is_redrawn_beside_the_whole_figure_with_its_own_caption(tmp_path):
     words = ["--panel", "accuracy", "--width", "single", "--format", "png", "--output", tmp_path]
     fine(run("redraw", ROUTING, *words))
     assert [path.name for path in tmp_path.iterdir()] == [f"{ROUTING.stem}-accuracy.png"]
@@ -74,7 +74,7 @@ def test_a_panel_is_redrawn_beside_the_whole_figure_and_captioned_alone(tmp_path
     assert "accuracy. Controls" in latex and "arents" not in latex and "Bars: 95" in latex
 
 
-def test_what_has_no_room_is_named_in_the_log(tmp_path):
+def test_panels_without_room_are_named_in_the_log(tmp_path):
     path = SHIPPED / "tsne-mnist-poses-1000-images.json"
     result, _ = results.read_result(path)
     with TestCase().assertLogs("capsviz.results", "WARNING") as logged:
@@ -104,7 +104,7 @@ def test_a_table_is_written_on_request_and_the_panels_are_noted(routing, tmp_pat
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8])
-def test_rows_are_as_few_as_can_be_and_evenly_filled(count):
+def test_panels_fill_as_few_rows_as_possible_evenly(count):
     panels = {str(k): contract.Panel(lambda axes, result: None, 1.0, 1 / 3) for k in range(count)}
     rows = arrangement._rows(panels, 7.16)
     assert len(rows) == -(-count // 3)

@@ -1,4 +1,4 @@
-"""Every figure of every analysis can be read in print, at the widths of the venues."""
+"""Every figure of every analysis is legible in print, at the widths of the venues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDEST = 7.16  # two columns: as a page, with more room, so that nothing is left
 
 @pytest.fixture(scope="session")
 def computed(tmp_path_factory):
-    """Small results of an analysis that ships none: of its paper, or else of its command."""
+    """Small results of an analysis without shipped ones: from its protocol, else its command."""
 
     @cache
     def of(name):

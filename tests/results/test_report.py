@@ -1,4 +1,4 @@
-"""The report: one file that holds all it shows, for one network or several, in a browser too."""
+"""The report is one self-contained file for one network or several, and opens in a browser."""
 
 import re
 from html.parser import HTMLParser
@@ -21,7 +21,7 @@ def invoke(*arguments):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The file of a report of one network, and what was computed for it."""
+    """The file of a report on one network, and its contents."""
     path = tmp_path_factory.mktemp("report") / "r.html"
     collect, collected = reports.collect, []
     with pytest.MonkeyPatch.context() as patch:
@@ -46,7 +46,7 @@ def page(path):
 
 
 class Addresses(HTMLParser):
-    """Everything that a page would fetch or lead to, and its ids."""
+    """Everything that a page would load or link to, and its ids."""
 
     def __init__(self, text):
         super().__init__()
@@ -61,7 +61,7 @@ class Addresses(HTMLParser):
                 self.ids.append(value)
 
 
-def test_the_file_holds_all_that_it_shows(page):
+def test_the_file_contains_everything_that_it_shows(page):
     every = Addresses(page)
     assert {a.partition(":")[0] for a in every.found if not a.startswith("#")} == {"data"}
     assert {a[1:] for a in every.found if a.startswith("#")} <= set(every.ids)
@@ -82,13 +82,13 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
     assert page.count("<figcaption>") == count
 
 
-def test_of_many_classes_it_lists_the_largest_confusions(written, monkeypatch):
+def test_with_many_classes_only_the_largest_confusions_are_listed(written, monkeypatch):
     monkeypatch.setattr(reports, "MANY", 9)
     contents = written[1]._replace(sections=[])  # whose pictures take seconds
     assert "<th>predicted class</th><th>images</th>" in reports.render(contents)
 
 
-def test_it_begins_with_its_answer(written):
+def test_it_begins_with_the_findings(written):
     path, contents = written
     top = path.read_text(encoding="utf-8").partition("</header>")[0]
     assert "capsnet, dynamic, 3 iterations, 1,129,360 parameters, trained on digits" in top
@@ -125,7 +125,7 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path):
     assert "sweep <small>compared</small>" in page and "corrupt" not in page
 
 
-def test_where_nothing_can_be_drawn_no_page_is_written(tmp_path):
+def test_without_any_figure_no_page_is_written(tmp_path):
     out = tmp_path / "r.html"
     words = ["mnist-resnet", "--dataset", "digits", "--only", "routing", "--n", 8]
     done = invoke(*words, "--output", out)
@@ -142,7 +142,7 @@ def test_without_names_several_networks_share_a_few_analyses():
         choose(("nope",), False)
 
 
-def test_numbers_are_named_by_what_the_result_names():
+def test_numbers_have_the_names_that_the_result_gives():
     class Result(NamedTuple):
         hits: Estimate
         curve: Estimate
@@ -191,7 +191,7 @@ def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
             context.close()
 
 
-def test_a_picture_of_many_lines_has_pixels_in_their_place(written, monkeypatch):
+def test_a_picture_with_many_lines_is_embedded_as_pixels(written, monkeypatch):
     _, contents = written
     figure = contents.sections[0].figures[0]
     assert reports.picture(figure).startswith("data:image/svg")

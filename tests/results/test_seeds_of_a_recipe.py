@@ -1,4 +1,4 @@
-"""Statistics over seeds as they are shipped: the numbers of the commands, without weights."""
+"""Shipped statistics over seeds: the numbers of the commands, without weights."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ SINGLES = sorted((discovery.root() / "figures/leaderboard").glob("*"))
 
 @pytest.fixture(scope="module")
 def folder_of_seeds(tmp_path_factory):
-    """Two commands over three runs, for three images in ten of the digits."""
+    """Run two commands over three runs, on three in ten of the digits."""
     tmp_path = tmp_path_factory.mktemp("seeds-of")
     with torch.random.fork_rng():
         for seed in range(3):
@@ -32,7 +32,7 @@ def folder_of_seeds(tmp_path_factory):
     return tmp_path / "seeds/small", done
 
 
-def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
+def test_numbers_are_stored_but_neither_weights_nor_pictures(folder_of_seeds):
     folder, done = folder_of_seeds
     names = ["runs.json", "sweep-small-rotation-digits-30-images-3-runs-step-15-grid-3.json",
              "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
@@ -43,7 +43,7 @@ def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
-def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):
+def test_numbers_of_other_runs_are_deleted(tmp_path):
     def of(*digests):
         return {"runs": [{"weights_sha256": digest} for digest in digests]}
 
@@ -55,20 +55,20 @@ def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
 
 
-def test_a_leaderboard_reads_them(folder_of_seeds):
+def test_a_leaderboard_reads_the_statistics(folder_of_seeds):
     (row,) = leaderboard.table([folder_of_seeds[0]])
     assert row.network.seeds == [0, 1, 2] and row.cells["donor's class"].runs == 3
     assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
 
 
-def test_a_command_that_fails_is_left_out_and_says_why(tmp_path, monkeypatch):
+def test_a_failed_command_is_left_out_with_its_reason(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = seeds.measure(tmp_path, "sweep", 30, ["--seeds-of", "runs/x-*"])
     assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
     assert not list(tmp_path.iterdir())
 
 
-def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch):
+def test_results_of_one_network_are_stored_by_command(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "draw", empty_page)
     for n in (100, 99):  # the second in place of the first
         place = tmp_path / f"of-{n}"
@@ -83,14 +83,14 @@ def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("folder", SINGLES, ids=[path.name for path in SINGLES])
-def test_results_of_single_networks_are_of_the_weights_that_are_shipped(folder):
+def test_results_of_single_networks_are_from_the_shipped_weights(folder):
     digest = checkpoint.read_card(checkpoint.find(folder.name))["weights"]["sha256"]
     for path in folder.iterdir():
         assert results.read_result(path)[1]["provenance"]["weights_sha256"] == digest
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=[path.name for path in SHIPPED])
-def test_what_is_shipped_is_of_several_runs_and_small(folder):
+def test_shipped_statistics_are_of_several_runs_and_small(folder):
     (row,) = leaderboard.table([folder])
     assert len(row.network.seeds) >= 3
     assert set(row.cells) <= {column.title for column in COLUMNS}

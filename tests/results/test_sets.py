@@ -1,4 +1,4 @@
-"""The figure set: complete, described, whole though one figure fails; LaTeX that compiles."""
+"""The figure set is complete and described, survives a failed figure, and its LaTeX compiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def figure_set(tmp_path_factory):
     return folder, result
 
 
-def test_every_figure_has_its_numbers_and_stands_in_the_manifest(figure_set):
+def test_every_figure_has_its_numbers_and_is_in_the_manifest(figure_set):
     folder, _ = figure_set
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["failed"] == {} and manifest["n"] == 20
@@ -59,7 +59,7 @@ def test_latex_compiles(figure_set, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
 
 
-def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
+def test_a_failed_figure_is_named_and_the_others_are_drawn(blank, tmp_path, monkeypatch):
     def broken(*given, **options):
         raise ValueError("no luck")
 
@@ -74,7 +74,7 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkey
     assert len(manifest["figures"]) == 2
 
 
-def test_the_set_leaves_out_an_analysis_that_says_why(blank, tmp_path, monkeypatch):
+def test_the_set_leaves_out_an_analysis_that_gives_a_reason(blank, tmp_path, monkeypatch):
     monkeypatch.setattr(Detect, "left_out", lambda self, inputs: "nothing to detect")
     asked = ["--only", "detect", "--only", "reconstruct", "--n", 5, "--format", "png"]
     result = run(*asked, "--output", tmp_path)
@@ -93,7 +93,7 @@ def test_the_set_leaves_out_an_analysis_that_says_why(blank, tmp_path, monkeypat
         (["--digit", 11], "no class 11"),
     ],
 )
-def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message):
+def test_a_wrong_request_prints_one_line_and_writes_nothing(tmp_path, args, message):
     result = run(*args, "--output", tmp_path / "x")
     assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
     assert not (tmp_path / "x").exists()
@@ -105,7 +105,7 @@ def test_every_analysis_of_one_network_takes_part():
     assert set(paperset.offering()) == set(discovery.names("capsviz.analyses")) - apart
 
 
-def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch):
+def test_a_killed_set_continues_where_it_stopped(blank, tmp_path, monkeypatch):
     words = ("--only", "reconstruct", "--only", "routing", "--n", 5, "--format", "png")
     words += ("--output", tmp_path / "x")
     latex = tmp_path / "x" / "figures.tex"
@@ -137,7 +137,7 @@ def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch
     assert "kept" not in run(*words, "--force").stderr
 
 
-def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
+def test_figures_of_another_run_are_not_mixed_in(figure_set, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(figure_set[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -148,14 +148,14 @@ def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_figures_are_drawn_anew_if_a_plugin_has_changed(figure_set, plugin, tmp_path):
+def test_figures_are_redrawn_if_a_plugin_has_changed(figure_set, plugin, tmp_path):
     shutil.copytree(figure_set[0], tmp_path / "copy")
     plugin("analyses/own.py", "")
     edited = run("--only", "perturb", "--n", 20, "--output", tmp_path / "copy")
     assert edited.exit_code == 2 and "(plug-ins differ)" in edited.stderr
 
 
-def test_figures_are_drawn_anew_if_plugins_or_data_are_no_longer_named(figure_set, tmp_path):
+def test_figures_are_redrawn_if_plugins_or_data_are_no_longer_given(figure_set, tmp_path):
     shutil.copytree(figure_set[0], tmp_path / "copy")
     manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
     manifest["key"] |= {"data files": "a1b2c3", "plug-ins": "d4e5f6"}
@@ -178,14 +178,14 @@ def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
     assert (tmp_path / "rotate-digits-2-0.json").read_text() == "mine"
 
 
-def test_a_set_without_what_latex_includes_says_so(blank, tmp_path):
+def test_a_set_without_formats_for_latex_reports_it(blank, tmp_path):
     words = ("--only", "rotate", "--n", 5, "--format", "svg", "--format", "svg")
     result = run(*words, "--output", tmp_path)
     assert result.exit_code == 0 and not (tmp_path / "figures.tex").exists()
     assert "no figures.tex: LaTeX includes pdf or png, got --format svg\n" in result.stderr
 
 
-def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
+def test_a_single_figure_has_its_caption_for_a_paper(tmp_path):
     for path in (discovery.root() / "figures").glob("routing-mnist-2-0*"):
         shutil.copy(path, tmp_path)
     file = tmp_path / "routing-mnist-2-0.json"
@@ -203,7 +203,7 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert "width=3.25in" in narrow and "figure*" not in narrow
 
 
-def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
+def test_an_analysis_without_a_figure_is_reported_and_the_others_are_drawn(blank, tmp_path):
     result = run("--only", "curves,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
     assert result.exit_code == 2 and "images: curves" in result.stderr
     assert list(tmp_path.glob("rotate-*.png"))
@@ -218,7 +218,7 @@ def test_long_names_of_classes_are_short_in_pictures():
     assert any(name in texts for name in shortened(long))
 
 
-def test_what_looks_often_at_an_image_sees_fewer_unless_asked(tmp_path, monkeypatch):
+def test_analyses_with_many_passes_per_image_use_fewer_images_by_default(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(paperset, "make", lambda *args, **_: (seen.append(args[3]), ([], {}))[1])
     for typed in ((), ("--n", 300), ("--n", 20)):

@@ -12,7 +12,7 @@ HEADER = ["corruption", "caps_net", "CNN"]
 ROWS = [["fog", "12.3 %", "4 ± 1"], ["a|b", "–", "< 5"]]
 
 
-def test_markdown_has_a_row_for_each_and_numbers_to_the_right():
+def test_markdown_has_a_line_per_row_and_aligns_numbers_right():
     assert tables.markdown(HEADER, ROWS).splitlines() == [
         "| corruption | caps_net | CNN |",
         "| :-- | --: | --: |",
@@ -21,7 +21,7 @@ def test_markdown_has_a_row_for_each_and_numbers_to_the_right():
     ]
 
 
-def test_latex_escapes_what_it_is_given():
+def test_latex_escapes_special_characters():
     text = tables.latex(HEADER, ROWS, "Error in %.", "corrupt-10")
     assert r"\caption{Error in \%.}" in text and r"\label{tab:corrupt-10}" in text
     assert r"corruption & caps\_net & CNN \\" in text and r"\begin{tabular}{lrr}" in text
@@ -44,11 +44,11 @@ def test_latex_escapes_what_it_is_given():
         ("Łé 字", r"{\L}\'e [U+5B57]"),
     ],
 )
-def test_signs_become_what_latex_writes_them_as(text, expected):
+def test_symbols_become_latex_commands(text, expected):
     assert tables.escape(text) == expected
 
 
-def test_both_are_written_beside_each_other(tmp_path):
+def test_markdown_and_latex_are_written_beside_each_other(tmp_path):
     paths = tables.write(tmp_path / "new" / "net.v1", HEADER, ROWS, "Error in %.")
     assert [p.name for p in paths] == ["net.v1.md", "net.v1.tex"]
     assert paths[0].read_text(encoding="utf-8").endswith("|\n\nError in %.\n")
@@ -56,7 +56,7 @@ def test_both_are_written_beside_each_other(tmp_path):
 
 
 def printed(text):
-    """Of a table in LaTeX its environment, its size, and its tabulars: rows of cells."""
+    """Return the environment of a LaTeX table, its size, and its tabulars as rows of cells."""
     parts = re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL)
     rows = [
         [[cell.strip(" \\") for cell in row.split("&")] for row in one.split("\n") if "&" in row]
@@ -66,7 +66,7 @@ def printed(text):
 
 
 def points(rows, size):
-    """Width of a tabular in LaTeX's own letters."""
+    """Return the width of a tabular in LaTeX's font."""
     letters = FontProperties(family="cmr10", size=size)
     shown = (
         max(TextToPath().get_text_width_height_descent(c.replace("\\", ""), letters, False)[0]
@@ -76,7 +76,7 @@ def points(rows, size):
     return sum(width + 12 for width in shown)
 
 
-def test_a_table_wider_than_a_column_stands_over_both():
+def test_a_table_wider_than_a_column_spans_both():
     wide = [["mnist", *["99.6 [99.2, 99.9]"] * 4]]
     made = tables.latex(["network", *["as they are"] * 4], wide, "", "x")
     environment, size, (rows,) = printed(made)
@@ -85,7 +85,7 @@ def test_a_table_wider_than_a_column_stands_over_both():
     assert printed(tables.latex(HEADER, ROWS, "", "x"))[0] == r"\begin{table}"
 
 
-def test_a_long_header_comes_in_lines_before_columns_are_set_apart():
+def test_a_long_header_is_wrapped_before_columns_are_split():
     header = ["Warp", *["a network, freshly initialised (paper)"] * 3, "Test %"]
     environment, size, (rows,) = printed(
         tables.latex(header, [["rotation", *["0.89 [0.89, 0.90]"] * 3, "9"]], "", "x")
@@ -95,7 +95,7 @@ def test_a_long_header_comes_in_lines_before_columns_are_set_apart():
     assert environment == r"\begin{table*}" and not size and points(rows, 10) <= 504
 
 
-def test_a_table_taller_than_a_page_goes_on_in_further_ones():
+def test_a_table_taller_than_a_page_continues_in_further_ones():
     made = tables.latex(HEADER, [[f"row {k}", *ROWS[0][1:]] for k in range(100)], "All", "x")
     pages = re.findall(r"\\begin\{table\}.*?\\end\{table\}", made, re.DOTALL)
     assert len(pages) == 3 and max(page.count("\n") for page in pages) < 60
@@ -104,7 +104,7 @@ def test_a_table_taller_than_a_page_goes_on_in_further_ones():
     assert made.count(r"\addtocounter{table}{-1}") == made.count(r"\caption{(continued)}") == 2
 
 
-def test_a_table_wider_than_a_page_goes_on_below_with_the_names_of_its_rows():
+def test_a_table_wider_than_a_page_continues_below_with_its_row_names():
     header = ["network", "data", *[f"measure {k}" for k in range(16)]]
     names = [["mnist-slim", "one"], ["mnist-slim", "two"]]
     rows = [[*name, *[f"{k}.0 [-91.2, 99.9]" for k in range(16)]] for name in names]

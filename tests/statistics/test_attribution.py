@@ -1,4 +1,4 @@
-"""Shapley values of a logistic fit, against all orders written out, and refits of resamples."""
+"""Shapley values of a logistic fit against explicit orders, and influences against refits."""
 
 from itertools import permutations
 
@@ -11,7 +11,7 @@ from capsviz.statistics.attribution import attribute
 
 @pytest.fixture
 def cases():
-    """700 answers, three factors of 1, 2 and 1 features; the last has no part in them."""
+    """700 answers and three factors of 1, 2 and 1 features; the last has no effect."""
     draw = np.random.default_rng(0)
     factors = [draw.uniform(-1, 1, (700, p)) for p in (1, 2, 1)]
     factors[1][:, 1] = factors[1][:, 0] ** 2
@@ -20,7 +20,7 @@ def cases():
 
 
 def twin(factors, right):
-    """By all orders in which the three factors may be added, with scikit-learn's fit."""
+    """Average over all orders in which the three factors can be added, with scikit-learn's fit."""
     X = np.column_stack(factors)
     fit = LogisticRegression(C=1e8, tol=1e-10, max_iter=1000).fit(X, right)
     owner = np.array([0, 1, 1, 2])
@@ -35,7 +35,7 @@ def twin(factors, right):
     return share(()), lost
 
 
-def test_values_are_those_of_all_orders(cases):
+def test_values_are_means_over_all_orders(cases):
     base, lost, influence = attribute(*cases)
     expected_base, expected = twin(*cases)
     assert base == pytest.approx(expected_base, abs=1e-4)
@@ -55,6 +55,6 @@ def test_the_influences_give_the_spread_of_refits(cases):
     np.testing.assert_allclose(error, np.std(refits, 0), rtol=0.2)
 
 
-def test_where_all_are_right_nothing_is_lost(cases):
+def test_if_all_answers_are_correct_nothing_is_lost(cases):
     base, lost, _ = attribute(cases[0], np.ones(700))
     assert base == pytest.approx(1, abs=1e-3) and abs(lost).max() < 1e-3

@@ -13,7 +13,7 @@ K, N = 3, 400
 
 @pytest.fixture
 def right():
-    """Three networks that are right as often as 80, 80 and 60 of 100 images."""
+    """Return three networks with accuracies of about 80, 80 and 60 %."""
     draw = np.random.default_rng(3)
     return draw.random((K, N)) < [[0.8], [0.8], [0.6]]
 
@@ -40,14 +40,14 @@ def literal_ece(winner, right, bins):
 
 
 @pytest.mark.parametrize("bins", [1, 4, 15])
-def test_calibration_error_is_that_of_the_paper(right, counts, bins):
+def test_calibration_error_is_as_defined_in_the_paper(right, counts, bins):
     winner = np.random.default_rng(5).random(N)
     winner[:4] = [0, 1, 0.25, 0.5]
     found = calibration.compare_calibration(winner[None], right[:1], counts, bins=bins)
     assert found.value[0] == pytest.approx(literal_ece(winner, right[0], bins), abs=1e-6)
 
 
-def test_intervals_of_the_calibration_error_hold_it(right, counts):
+def test_intervals_of_the_calibration_error_contain_the_value(right, counts):
     winner = np.random.default_rng(6).random((K, N))
     found = calibration.compare_calibration(winner, right, counts)
     for k in range(K):
@@ -74,8 +74,8 @@ def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(c
 
 
 @pytest.mark.parametrize("error", [0.0, 0.1])
-def test_intervals_hold_the_true_calibration_error(error):
-    """Of the second network; the first is calibrated, and scores are spread in another way."""
+def test_intervals_cover_the_true_calibration_error(error):
+    """The second network is tested; the first is calibrated, with another spread of scores."""
     n, times = 1000, 40
     draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
     held = np.zeros(2)
@@ -96,7 +96,7 @@ def test_a_calibration_error_of_nan_is_refused():
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_answers_that_are_all_alike_leave_their_share_open(right):
+def test_bins_with_equal_answers_have_an_uncertain_accuracy(right):
     n, score = 100, 0.9 if right else 0.1
     counts = comparison.draw_resamples(n)
     found = calibration.compare_calibration(np.full((1, n), score), np.full((1, n), right), counts)

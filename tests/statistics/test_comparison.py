@@ -1,4 +1,4 @@
-"""Comparison: the quantities against slow transcriptions, the intervals against theory."""
+"""Comparison: values against slow transcriptions, intervals against theory."""
 
 import math
 
@@ -13,7 +13,7 @@ K, N = 3, 400
 
 @pytest.fixture
 def right():
-    """Three networks: the second one agrees with the first but for a few images."""
+    """Three networks; the second agrees with the first except for a few images."""
     draw = np.random.default_rng(3)
     first = draw.random(N) < 0.8
     second = first ^ (draw.random(N) < 0.05)
@@ -64,7 +64,7 @@ def test_differences_are_paired(right, counts):
     assert (found.difference.ci95[0] == 0).all() and found.difference.value[0] == 0
 
 
-def test_images_that_are_all_alike_prove_no_certainty(counts):
+def test_equal_answers_on_all_images_keep_a_wide_interval(counts):
     some = np.arange(N) < 30
     values = np.stack([some, some, np.ones(N, bool), np.zeros(N, bool)])
     found = comparison.compare_means(values, counts)
@@ -74,7 +74,7 @@ def test_images_that_are_all_alike_prove_no_certainty(counts):
     assert (found.difference.ci95[0] == 0).all()
 
 
-def test_changes_that_are_all_alike_prove_no_certainty(counts):
+def test_equal_changes_on_all_images_keep_a_wide_interval(counts):
     n = counts.shape[1]
     wrong, right = np.zeros(n), np.ones(n)
     some = (np.arange(n) % 2).astype(float)
@@ -91,7 +91,7 @@ def test_changes_that_are_all_alike_prove_no_certainty(counts):
     np.testing.assert_allclose(found.difference.ci95[3], expected.difference.ci95[3])
 
 
-def test_shares_of_clusters_are_as_sure_as_their_agreement_lets_them_be(counts):
+def test_intervals_of_clustered_shares_depend_on_the_agreement_within_clusters(counts):
     draw = np.random.default_rng(8)
     alike = np.repeat(draw.random((1, N)) < 0.9, 4, 0)  # four variants of each image
     apart = draw.random((4, N)) < 0.9
@@ -112,7 +112,7 @@ def test_a_share_of_clusters_with_one_error_ends_below_1(counts):
     assert found.ci95[1] == pytest.approx(wilson(2 * N - 1, 2 * N))
 
 
-def test_a_difference_of_few_images_is_no_surer_than_of_none(counts):
+def test_a_difference_on_few_images_is_not_more_certain_than_none(counts):
     right = np.full((2, N), 2)
     right[1, :2] = 1
     less = comparison.compare_shares(right, np.full(N, 2), counts).difference
@@ -120,7 +120,7 @@ def test_a_difference_of_few_images_is_no_surer_than_of_none(counts):
     assert less.low[1] <= less.value[1] + low and less.high[1] >= less.value[1] + high > 0
 
 
-def test_a_resample_without_any_variant_says_nothing():
+def test_a_resample_without_any_variant_is_left_out():
     of = np.zeros(50)
     of[:3] = 1
     counts = comparison.draw_resamples(50)
@@ -138,7 +138,7 @@ def test_mcnemar_is_the_two_sided_sign_test(gained, lost):
     assert comparison.mcnemar(first, other) == pytest.approx(min(1, 2 * tail))
 
 
-def test_holm_is_as_published():
+def test_holm_matches_the_published_method():
     # Holm 1979: the smallest times 4, the next times 3, ..., never falling, at most 1
     found = comparison.holm(np.array([0.03, 0.005, 0.6, 0.02]))
     assert found == pytest.approx([0.06, 0.02, 0.6, 0.06])
@@ -149,7 +149,7 @@ def test_holm_is_as_published():
     ("first", "other"), [([1], [1, 0, 1]), ([1, 0], [1, 0, 1]), ([np.nan, 0], [0, 0]), ([3], [1])]
 )
 def test_mcnemar_refuses_other_images_and_what_is_neither_right_nor_wrong(first, other):
-    with pytest.raises(ValueError, match="expected 0 or 1, of the same images for both networks"):
+    with pytest.raises(ValueError, match="expected 0 or 1 for the same images of both networks"):
         comparison.mcnemar(first, other)
 
 
@@ -167,7 +167,7 @@ def test_small_unsigned_integers_are_subtracted_as_numbers(counts):
         np.testing.assert_array_equal(small.difference.ci95, whole.difference.ci95)
 
 
-def test_where_nothing_varies_nothing_is_explained_and_nothing_warned_of(counts):
+def test_without_variance_r2_is_nan_without_a_warning(counts):
     errors = np.ones((3, N))
     errors[1] = 0
     spread = np.stack([np.zeros(N), np.zeros(N), np.full(N, 2.0)])

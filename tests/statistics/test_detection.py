@@ -1,4 +1,4 @@
-"""Detection: distances, thresholds and areas are those computed the slow way."""
+"""Detection: thresholds, limits and AUROC against slow computations."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_no_validation_images_are_refused():
             detection.threshold(none)
 
 
-def test_the_area_is_that_of_scikit_learn_also_with_ties():
+def test_auroc_equals_scikit_learn_also_with_ties():
     draws = np.random.default_rng(1)
     clean, suspect = draws.integers(0, 9, (4, 30)), draws.integers(3, 12, (4, 17))
     found = detection.auroc(clean, suspect)
@@ -28,7 +28,7 @@ def test_the_area_is_that_of_scikit_learn_also_with_ties():
         assert found[s] == pytest.approx(roc_auc_score(truth, [*clean[s], *suspect[s]]))
 
 
-def test_resampled_areas_are_those_of_images_drawn_together(monkeypatch):
+def test_resampled_aurocs_equal_scikit_learn_on_the_drawn_images(monkeypatch):
     draws = np.random.default_rng(2)
     clean = draws.normal(size=(2, 11))
     suspect = clean + draws.normal(0.5, size=(2, 11))
@@ -50,7 +50,7 @@ def test_pairs_are_drawn_together_and_other_images_apart():
 
 
 @pytest.mark.parametrize("n", [1, 7, 20, 180, 1000])
-def test_joint_limits_flag_the_share_at_most_and_nearly(n):
+def test_joint_limits_flag_almost_the_share_and_never_more(n):
     draws = np.random.default_rng(n)
     first = draws.normal(size=n)
     scores = {"a": first, "b": np.exp(first + draws.normal(size=n)), "c": draws.integers(4, size=n)}
@@ -65,7 +65,7 @@ def test_joint_limits_flag_the_share_at_most_and_nearly(n):
             assert np.any([scores[k] > lower[k] for k in names], 0).mean() > 0.1
 
 
-def test_a_limit_that_is_not_known_is_not_crossed():
+def test_an_unknown_limit_is_not_crossed():
     assert detection.Limits().crossed(0.0, 99.0) == []
     assert detection.Limits(length=0.5).crossed(0.4, None) == ["length"]
     assert detection.Limits(0.5, 4.0).crossed(0.5, 4.0) == []
@@ -78,7 +78,7 @@ def test_pairs_of_unequal_numbers_are_refused():
         detection.told_apart(clean, suspect, paired=True)
 
 
-def test_an_interval_is_as_wide_as_the_fewer_of_both_allow():
+def test_the_smaller_set_determines_the_width_of_an_interval():
     draws = np.random.default_rng(0)
     many, few = draws.random((1, 2000)), 2 + draws.random((1, 3))
     for pair in ((many, few), (-few, -many)):
@@ -86,5 +86,5 @@ def test_an_interval_is_as_wide_as_the_fewer_of_both_allow():
         assert found.value[0] == 1 and found.n == 3 and found.low[0] < 0.6
 
 
-def test_a_limit_for_all_images_lies_at_the_lowest():
+def test_a_limit_that_flags_all_images_is_the_lowest_score():
     assert detection.joint_limits({"a": np.arange(10.0)}, share=1.0) == {"a": 0.0}

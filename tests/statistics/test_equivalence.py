@@ -7,7 +7,7 @@ from capsviz.statistics import equivalence
 from capsviz.statistics.equivalence import paired
 
 
-def test_the_tests_and_the_interval_are_those_by_hand():
+def test_the_tests_and_the_interval_match_a_hand_calculation():
     apart = np.array([0.02, -0.01, 0.03, 0.0])  # mean 0.01, s.d. 0.018257, error 0.0091287
     one = paired(apart, np.zeros(4), 0.05)
     assert one.n == 4 and one.sd == pytest.approx(0.0182574, abs=1e-6)

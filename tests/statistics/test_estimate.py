@@ -1,4 +1,4 @@
-"""A number with its interval: parts of it, words for it, and the separate fields of older files."""
+"""A number with its interval: indexing, formatting, stacking and differences."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ from capsviz.statistics.words import LONGEST, number, shortened, strongest
 
 
 def estimate(*shape, n=30, difference=False):
-    """Values (*shape) that are all different, intervals around them, maybe a difference."""
+    """Return different values (*shape) with intervals, and optionally a difference."""
     value = np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
     ci95 = np.stack([value - 0.25, value + 0.5], -1)
     return Estimate(value, ci95, n, estimate(*shape, n=n) * -1 if difference else None)
 
 
-def test_intervals_must_be_of_the_values():
+def test_intervals_must_fit_the_shape_of_the_values():
     with pytest.raises(ValueError, match=r"expected intervals \(3, 2\) of values \(3,\), got \(2,"):
         Estimate(np.zeros(3), np.zeros((2, 3)))
     assert Estimate(0.5, (0.4, 0.7)).ci95.shape == (2,)
 
 
 @pytest.mark.parametrize("index", [1, slice(1, 3), (2, 3), (slice(None), 1), [2, 0]])
-def test_a_part_takes_values_intervals_and_difference_alike(index):
+def test_indexing_applies_to_values_intervals_and_difference(index):
     whole = estimate(3, 4, difference=True)
     part = whole[index]
     np.testing.assert_array_equal(part.value, whole.value[index])
@@ -41,7 +41,7 @@ def test_a_factor_multiplies_everything_but_n():
         assert scaled.n == 30
 
 
-def test_it_is_written_with_its_interval():
+def test_an_estimate_is_formatted_with_its_interval():
     assert f"{Estimate(0.989, (0.98, 0.994)):.1%}" == "98.9 % [98.0 %, 99.4 %]"
     with pytest.raises(TypeError):
         f"{estimate(3):.1%}"
@@ -59,18 +59,18 @@ def test_estimates_are_stacked_along_an_axis_of_their_values(axis):
     assert whole.n == 30 and whole.ci95.shape == (*expected.shape, 2)
 
 
-def test_an_estimate_times_a_number_below_0_has_its_ends_in_order():
+def test_a_negative_factor_keeps_the_ends_of_intervals_in_order():
     less = Estimate(0.1, (0.05, 0.2))
     turned = -1 * Estimate(0.9, (0.8, 0.95), difference=less)
     assert turned.ci95.tolist() == [-0.95, -0.8] and turned.difference.low == -0.2
 
 
-def test_a_stack_has_the_n_of_its_estimates_where_it_is_one():
+def test_a_stack_keeps_n_only_if_all_agree():
     one, other = Estimate(0.1, (0, 1), 5), Estimate(0.1, (0, 1), 7)
     assert stack([one, one]).n == 5 and stack([one, other]).n is None
 
 
-def test_of_independent_estimates_the_difference_is_mover():
+def test_the_difference_of_independent_estimates_is_mover():
     one = Estimate(np.array(0.8), np.array([0.7, 0.85]))
     other = Estimate(np.array(0.1), np.array([0.0, 0.3]))
     gap = less(one, other)
@@ -78,7 +78,7 @@ def test_of_independent_estimates_the_difference_is_mover():
     assert gap.ci95 == pytest.approx([0.7 - np.hypot(0.1, 0.2), 0.7 + np.hypot(0.05, 0.1)])
 
 
-def test_of_pairs_the_difference_takes_off_what_goes_together():
+def test_the_difference_of_paired_estimates_subtracts_their_covariance():
     draws = np.random.default_rng(0).normal([0.8, 0.7], 0.05, (1000, 2))
     draws[:, 1] = draws[:, 0] - 0.1  # always: what no resample changes is not certain
     one, other = (
@@ -101,13 +101,13 @@ def test_long_names_are_shortened_and_stay_different():
     assert shortened(["cat", "dog"]) == ["cat", "dog"] and shortened(same)[2] == "cat"
 
 
-def test_what_is_no_number_is_a_dash():
+def test_nan_is_written_as_a_dash():
     assert number(float("nan"), ".1%") == "–" and number(0.5, ".1%") == "50.0 %"
     nothing = Estimate(np.array(np.nan), np.full(2, np.nan))
     assert f"{nothing:.2f}" == "–" and f"{nothing * -1:.1%}" == "–"
 
 
-def test_where_all_are_alike_none_is_the_strongest():
+def test_equal_activations_have_no_strongest_class():
     assert strongest(["a", "b"], np.array([0.1, 0.1 + 1e-8])) == "all classes alike"
     assert strongest(["a", "b"], np.array([0.1, 0.2])) == "b"
 
@@ -119,14 +119,14 @@ def test_an_index_of_the_last_axis_keeps_each_value_with_its_interval():
         np.testing.assert_allclose(one[index].ci95, [[0.05, 0.15], [0.25, 0.35]])
 
 
-def test_differences_of_what_is_nan_everywhere_are_nan():
+def test_differences_of_nan_are_nan():
     nothing = np.full(2, np.nan)
     draws = np.full((5, 2), np.nan)
     one = Estimate(nothing, np.full((2, 2), np.nan), draws=draws)
     assert np.isnan(to_first(one).value).all()
 
 
-def test_a_difference_is_written_by_a_format_that_is_a_function():
+def test_a_difference_can_be_formatted_by_a_function():
     less_ = Estimate(0.25, np.array([0.125, 0.375]))
     row = Row(
         "", "", Estimate(0.5, np.array([0.25, 0.75]), difference=less_), lambda one: f"{one:.2f}"

@@ -1,4 +1,4 @@
-"""Intervals: their definitions, how often they hold the truth, and what they refuse."""
+"""Intervals: definitions, simulated coverage, and refused input."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from capsviz.statistics.intervals import (
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])
-def test_the_interval_of_a_mean_of_few_holds_the_truth_in_nineteen_of_twenty_draws(n):
+def test_the_interval_of_a_mean_of_few_values_covers_95_percent(n):
     _, ends = mean_interval(np.random.default_rng(n).normal(size=(n, 4000)))
     assert 0.94 < ((ends[:, 0] < 0) & (ends[:, 1] > 0)).mean() < 0.96
 
@@ -28,13 +28,13 @@ def test_the_paired_interval_is_that_of_the_differences_with_half_an_image_in_ea
 
 
 @pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 2), (0, 0, 1000), (5, 0, 5), (0, 9, 9)])
-def test_the_paired_interval_holds_the_difference_has_a_width_and_stays_possible(gained, lost, n):
+def test_the_paired_interval_contains_the_difference_and_stays_in_range(gained, lost, n):
     low, high = paired_interval(gained, lost, n)
     assert -1 <= low < high <= 1
     assert low <= (gained - lost) / n <= high
 
 
-def test_the_paired_interval_holds_the_true_difference_in_nineteen_of_twenty_draws():
+def test_the_paired_interval_covers_95_percent():
     draws = np.random.default_rng(0).multinomial(300, [0.03, 0.01, 0.96], size=2000)
     held = [low <= 0.02 <= high for low, high in (paired_interval(a, b, 300) for a, b, _ in draws)]
     assert 0.93 < np.mean(held) < 0.98
@@ -58,7 +58,7 @@ def test_too_few_images_are_refused(n):
         wilson(0, 0)
 
 
-def test_the_interval_of_a_mean_is_that_of_scipy():
+def test_the_interval_of_a_mean_equals_scipy():
     from scipy.stats import ttest_1samp
 
     values = np.random.default_rng(0).normal(size=(5, 3))
@@ -68,7 +68,7 @@ def test_the_interval_of_a_mean_is_that_of_scipy():
     np.testing.assert_allclose(mean, values.mean(0))
 
 
-def test_a_mean_of_batches_is_that_of_all_values_and_loses_no_digits():
+def test_a_mean_over_batches_equals_that_of_all_values_to_full_precision():
     values = 1e8 + np.random.default_rng(0).normal(size=(40, 3))
     running = RunningMean(values[:7])
     for batch in (values[7:8], values[8:31], values[31:]):
@@ -81,7 +81,7 @@ def test_a_mean_of_batches_is_that_of_all_values_and_loses_no_digits():
 
 
 @pytest.mark.parametrize("counts", [(5, 3), (-1, 3)])
-def test_counts_that_are_none_of_n_are_refused(counts):
+def test_counts_that_do_not_fit_n_are_refused(counts):
     said = f"expected from 0 to 3 successes among 3, got {counts[0]}"
     with pytest.raises(ValueError, match=said):
         wilson(*counts)
@@ -99,7 +99,7 @@ def test_small_integers_of_numpy_do_not_overflow(kind):
     )
 
 
-def test_a_fraction_of_an_image_is_counted_or_refused_and_not_cut():
+def test_a_fractional_count_is_used_or_refused_but_not_truncated():
     assert wilson_each(np.array([2.5]), 10)[0].tolist() == list(wilson(2.5, 10))
     with pytest.raises(ValueError, match=r"in all, got 0.1 and 0.04"):
         paired_interval(0.1, 0.04, 100)

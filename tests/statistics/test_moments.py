@@ -1,4 +1,4 @@
-"""Moments of bars whose slant, size and place are known."""
+"""Moments of bars with known slant, size and position."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from capsviz.statistics.moments import moments
 
 
 def bar(width, height, *, left=10, top=5, lean=0, size=40):
-    """A bar (1, 1, size, size); each row is moved `lean` pixels to the left of the one above."""
+    """Return a bar (1, 1, size, size); each row is `lean` pixels to the left of the one above."""
     image = np.zeros((1, 1, size, size))
     for row in range(height):
         start = left - lean * row
@@ -16,7 +16,7 @@ def bar(width, height, *, left=10, top=5, lean=0, size=40):
 
 
 def turned(thickness, length, angle_deg, size=61, blur=0.7):
-    """A soft bar, turned counter-clockwise from the vertical (y points down)."""
+    """Return a soft bar, rotated counter-clockwise from the vertical (y points down)."""
     y, x = np.mgrid[:size, :size] - (size - 1) / 2
     angle = np.radians(angle_deg)
     across = x * np.cos(angle) - y * np.sin(angle)
@@ -37,7 +37,7 @@ def test_width_and_height_of_an_upright_box_are_its_sides(width, height):
     assert found.slant_deg == pytest.approx(0, abs=1e-9)
 
 
-def test_place_is_that_of_the_box_right_of_and_below_the_centre():
+def test_position_is_measured_to_the_right_and_below_the_centre():
     found = moments(bar(4, 6, left=25, top=30))
     assert found.x_px == pytest.approx(25 + 1.5 - 19.5)
     assert found.y_px == pytest.approx(30 + 2.5 - 19.5)
@@ -52,7 +52,7 @@ def test_slant_is_the_shear_of_the_bar_and_does_not_widen_it(lean):
 
 
 @pytest.mark.parametrize("thickness", [3, 5, 8])
-def test_thickness_of_a_long_stroke_is_its_own_at_every_angle(thickness):
+def test_thickness_of_a_long_stroke_is_correct_at_every_angle(thickness):
     expected = thickness * 40 / (thickness + 40)
     for angle_deg in (0, 17, 45, 90):
         found = moments(turned(thickness, 40, angle_deg)).thickness_px
@@ -65,7 +65,7 @@ def test_nothing_depends_on_contrast_or_on_the_scale_of_grey_values():
         assert one == pytest.approx(two)
 
 
-def test_a_black_image_has_no_measures_and_leaves_the_others_alone():
+def test_a_black_image_is_nan_and_does_not_affect_the_others():
     found = moments(np.concatenate([np.zeros((1, 1, 40, 40)), bar(3, 9)]))
     for values in found:
         assert np.isnan(values[0])

@@ -1,4 +1,4 @@
-"""Several training runs: intervals over runs and images cover, by simulation; results made one."""
+"""Several training runs: simulated coverage of intervals, and combined results."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ TIMES = 1500  # simulated papers
 
 
 def simulated(S, n, of_run, of_image, of_both, *, common, seed=0):
-    """S estimates (TIMES,) whose true value is 0, from normal effects of runs, images and both."""
+    """Return S estimates (TIMES,) of 0, with normal effects of runs, images and both."""
     generator = np.random.default_rng(seed)
     image = generator.normal(0, of_image, (n, TIMES))
     counts = draw_resamples(n, resamples=150) / n
@@ -60,7 +60,7 @@ def test_the_share_of_the_variance_between_runs(sources, low, high):
     assert low - 1e-9 <= share <= high + 1e-9
 
 
-def test_shares_stay_shares():
+def test_intervals_of_shares_stay_between_0_and_1():
     right = np.array([49, 50, 50, 44, 50])
     made = [Estimate(k / 50, wilson_each(k, 50), 50) for k in right]
     whole = replicates.within_one(made)
@@ -68,7 +68,7 @@ def test_shares_stay_shares():
     assert runs.combine(made).high > 1  # of what is not known to be a share
 
 
-def test_a_difference_that_no_run_has_below_zero_may_lie_there_all_the_same():
+def test_an_interval_of_a_difference_may_go_below_zero_even_if_no_run_does():
     made = []
     for gained, lost in ((2, 0), (1, 1), (1, 0)):
         ends = paired_each(np.array([gained]), np.array([lost]), 100)
@@ -82,14 +82,14 @@ def test_a_difference_that_no_run_has_below_zero_may_lie_there_all_the_same():
     assert ends.tolist() == [-1, 1]  # of differences of shares
 
 
-def test_a_change_of_nothing_in_every_run_keeps_both_halves_of_its_interval():
+def test_zero_change_in_every_run_keeps_both_margins():
     none = np.zeros((1, 200))
     whole = runs.combine([compare_changes(none, none, draw_resamples(200)) for _ in range(3)])
     assert whole.low < -0.005 and whole.high > 0.005
 
 
 def test_shares_near_one_are_covered():
-    """Five networks with accuracies about 99 % on 360 images, each with errors of its own."""
+    """Five networks with accuracies of about 99 % on 360 images, with independent errors."""
     generator, n, S = np.random.default_rng(0), 360, 5
     counts, hit, true = draw_resamples(n, resamples=100), 0, 0
     hard = generator.beta(0.05, 2.5, 100_000)
@@ -102,7 +102,7 @@ def test_shares_near_one_are_covered():
     assert hit >= 0.93 * 200
 
 
-def test_differences_are_combined_as_they_are_paired():
+def test_differences_are_combined_as_pairs():
     def one(k):
         less = Estimate(0.1, (0.09, 0.11), 50)  # the same in every run, whose levels differ
         return Estimate(0.5 + 0.1 * k, (0.4 + 0.1 * k, 0.6 + 0.1 * k), 50, less)
@@ -112,7 +112,7 @@ def test_differences_are_combined_as_they_are_paired():
     assert np.isclose(whole.difference.high - whole.difference.low, 0.02)
 
 
-def test_what_cannot_be_combined_is_refused():
+def test_estimates_that_cannot_be_combined_are_refused():
     one = Estimate(0.5, (0.4, 0.6))
     with pytest.raises(ValueError, match="expected at least 2 training runs, got 1"):
         runs.combine([one])
@@ -160,7 +160,7 @@ def test_results_that_do_not_match_are_refused():
         replicates.over_runs([result(0), result(1)._replace(share=None)])
 
 
-def test_words_say_how_many_runs():
+def test_the_description_names_the_number_of_runs():
     (line,) = replicates.words(result(0))
     assert line.startswith("one training run: intervals are over images")
     assert "one training run of each network" in replicates.words(result(0), networks=3)[0]
@@ -173,7 +173,7 @@ def test_words_say_how_many_runs():
 
 
 class Tables(NamedTuple):
-    """Tables and lists that hold arrays."""
+    """Dicts and lists of arrays."""
 
     steps: dict
     ranks: list
@@ -186,7 +186,7 @@ def tables(k, steps=(1, 2)):
     return Tables({"a": np.array(steps)}, [{"b": np.array([np.nan])}], change, Estimate(k, (k, k)))
 
 
-def test_tables_of_arrays_are_compared_and_tables_have_rules_by_key():
+def test_dicts_of_arrays_are_compared_and_have_rules_by_key():
     same = [tables(k) for k in range(3)]
     whole, of_first = replicates.over_runs(same, {"change": {"types": None}})
     assert whole.change["types"].runs is None and len(whole.change["positions"].runs) == 3
@@ -196,7 +196,7 @@ def test_tables_of_arrays_are_compared_and_tables_have_rules_by_key():
     assert whole.steps["a"].tolist() == [1, 2.5] and of_first == []
 
 
-def test_tables_and_lists_end_where_their_estimates_do():
+def test_dicts_and_lists_of_estimates_are_clipped_to_the_range():
     def row(value):
         less = Estimate(-value, (-value, -value))
         return [{"a": Estimate(value, (value, value), difference=less)}, None]
@@ -207,7 +207,7 @@ def test_tables_and_lists_end_where_their_estimates_do():
     assert below.high == 1 and below.low < 0 and replicates.within_one(parts)[1] is None
 
 
-def test_what_leaves_the_range_in_a_run_keeps_its_interval():
+def test_estimates_with_a_run_outside_the_range_keep_their_interval():
     """Sums of couplings of max-min routing are above 1, couplings of self-attention below 0."""
     each = [Estimate([v, 0.9], [[v - 0.02, v + 0.02], [0.8, 1]], 500) for v in (2.63, 2.69, 2.68)]
     whole = replicates.within_one(each)

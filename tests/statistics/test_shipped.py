@@ -1,4 +1,4 @@
-"""Shipped statistics over training runs: intervals hold their values, and what the runs say."""
+"""Shipped statistics over training runs: intervals contain their values and cover the runs."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ SHARE, DIFFERENCE = (-1, 0, 1), (-2, -1, 1, 2)  # where an end may be cut off
 
 
 def estimates(value, limits=SHARE):
-    """All of a result with their limits, those in tables and lists and their differences too."""
+    """Yield all estimates of a result with their limits, also in dicts, lists and differences."""
     if isinstance(value, Estimate):
         yield value, limits
         yield from estimates(value.difference, DIFFERENCE)
@@ -27,7 +27,7 @@ def estimates(value, limits=SHARE):
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_intervals_over_runs_are_no_narrower_than_the_runs_alone_say(folder: Path):
+def test_intervals_over_runs_are_at_least_as_wide_as_those_of_the_runs_alone(folder: Path):
     seen = 0
     for path in folder.glob("*-runs.json"):
         for one, limits in estimates(read_result(path)[0]):

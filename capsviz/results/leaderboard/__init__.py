@@ -1,4 +1,4 @@
-"""Networks side by side, from files alone: their cards and results of analyses, nothing is run."""
+"""Compare networks from files: their cards and results of analyses. No network is run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from capsviz.tracing.needs import BY_DEFINITION
 __all__ = ["Row", "beside", "caption", "cells", "draw", "read", "rows", "table"]
 BY_DEFINITION_SIGN = "†"
 GREY = "#7F7F7F"
-LINE, LEAST = 0.145, 0.075  # inches of a network's line, and where a page is full
-PANEL, REST = 0.62, 0.6  # inches of a panel's width, at least; of its title and scale
-PAGE = 8.6  # inches, the height that many networks fill
+LINE, LEAST = 0.145, 0.075  # inches per network: usual, and smallest if there are many
+PANEL, REST = 0.62, 0.6  # inches: smallest width of a panel; height of its title and scale
+PAGE = 8.6  # inches: height of a full page
 KEY = (
     "dot: mean; line: 95 %; tick: one run; hollow: by definition of the routing; "
     "dashed: reference level; no mark: not measured"
@@ -31,7 +31,7 @@ KEY = (
 BETTER = {None: "", True: " (higher is better)", False: " (lower is better)"}
 CARD = ("data", "runs", "accuracy", "parameters", "training")  # columns from a network's card
 TITLES = [*CARD[:3], *(column.title for column in COLUMNS), *CARD[3:]]
-USUAL = ("data", "runs", "accuracy", "inside", "outside", "parameters")  # without --columns
+USUAL = ("data", "runs", "accuracy", "inside", "outside", "parameters")  # if there is no --columns
 
 
 class Cell(NamedTuple):
@@ -46,13 +46,14 @@ class Row(NamedTuple):
     """One network, or the runs of one recipe."""
 
     network: Network
-    cells: dict[str, Cell]  # by the title of the column; one without a result is missing
+    cells: dict[str, Cell]  # by column title; cells without a result are missing
 
 
 def table(places: Sequence = ()) -> list[Row]:
-    """Return the rows of the networks at some places, or behind the results there.
+    """Return rows of the networks at these places, or of the networks of results there.
 
-    Without places these are all shipped networks. Shipped results count for networks anywhere.
+    Without places, all shipped networks are returned. Shipped results are used for networks
+    anywhere.
     """
     known, shipped = read_shipped()
     if not places:
@@ -68,8 +69,8 @@ def table(places: Sequence = ()) -> list[Row]:
 def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
     """Return a row for every network.
 
-    If several results give one cell, that of the most training runs counts, then that of the most
-    images. A result belongs to a network if its weights have the same digest.
+    If several results give one cell, the one with the most training runs is used, then the one with
+    the most images. A result belongs to a network if its weights have the same digest.
     """
     table = [Row(one, {}) for one in networks]
     for column in COLUMNS:
@@ -96,9 +97,9 @@ def rows(networks: Sequence[Network], records: Sequence[Record]) -> list[Row]:
 
 
 def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
-    """Return a row for each network of results that compare the same ones, by its name there.
+    """Return a row for each network of results that compare the same networks.
 
-    `measured` is of `results.read_result`; accuracy and size are those of the last result.
+    `measured` has the pairs of `results.read_result`. Accuracy and size are from the last result.
     """
     last, about = measured[-1]
     runs = (about["runs"], *about["runs"].get("others", ())) if "runs" in about else ()
@@ -118,14 +119,14 @@ def beside(measured: Sequence[tuple[Any, Mapping]]) -> list[Row]:
 
 def _is_of(record: Record, name: str | None, network: Network) -> bool:
     if getattr(record.result, "dataset", network.dataset) != network.dataset:
-        return False  # of another data set
+        return False  # from another data set
     if name is FIRST:
         return record.digests <= set(network.digests)
     return record.digest(name) in set(network.digests) - {None}
 
 
 def choose(names: Sequence[str]) -> list[str]:
-    """Return columns by their names, each once: the usual ones for none; ValueError if unknown."""
+    """Return names of columns, each once; `USUAL` for none, ValueError for an unknown one."""
     if not names:
         return list(USUAL)
     for name in names:
@@ -134,15 +135,17 @@ def choose(names: Sequence[str]) -> list[str]:
 
 
 def cells(table: Sequence[Row], names: Sequence[str] = TITLES) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of a table of some columns, or of all; the network comes first."""
+    """Return header and rows of a table of these columns, after the name of the network."""
     known = {column.title: column for column in COLUMNS}
     units = {column.title: column.unit for column in COLUMNS}
     units |= {"accuracy": "%", "training": "min"}
     header = [", ".join(filter(None, [name, units.get(name)])) for name in names]
 
     def text(row, name):
-        of = known.get(name)
-        return _of_card(row, name) if of is None else _cell(row.cells.get(name), of, row)
+        column = known.get(name)
+        if column is None:
+            return _of_card(row, name)
+        return _cell(row.cells.get(name), column, row)
 
     rows = [[row.network.name, *(text(row, name) for name in names)] for row in table]
     return ["network", *header], rows
@@ -162,8 +165,8 @@ def _of_card(row: Row, name: str) -> str:
 def _cell(cell: Cell | None, column: Column, row: Row) -> str:
     if cell is None:
         return NONE
-    apart = cell.runs != len(row.network.seeds) and bool(row.network.digests)
-    runs = f" ({cell.runs} run{'s' * (cell.runs > 1)})" * apart
+    differ = cell.runs != len(row.network.seeds) and bool(row.network.digests)
+    runs = f" ({cell.runs} run{'s' * (cell.runs > 1)})" * differ
     mark = BY_DEFINITION_SIGN * is_by_definition(row, column)
     return _interval(cell.estimate, column.form) + runs + mark
 
@@ -174,13 +177,13 @@ def is_by_definition(row: Row, column: Column) -> bool:
 
 
 def _interval(estimate, form: str) -> str:
-    """Return a number with its interval, in percent without the sign."""
+    """Return a number with its interval, shares in percent without the sign."""
     scale, form = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
     return f"{scale * estimate:{form}}".replace("-", "−")
 
 
 def caption(table: Sequence[Row], names: Sequence[str] = TITLES) -> str:
-    """Return what the columns are, and the notes on the networks' data."""
+    """Return the meaning of the columns, and the notes on the networks' data."""
     columns = " ".join(
         f"{column.title.capitalize()}: {column.meaning}{BETTER[column.higher]}."
         for column in COLUMNS
@@ -199,7 +202,7 @@ def caption(table: Sequence[Row], names: Sequence[str] = TITLES) -> str:
 def measures(
     table: Sequence[Row], names: Sequence[str] = TITLES
 ) -> list[tuple[Column, list[Estimate | None]]]:
-    """Return the columns that at least two rows have, or the only row, with their numbers."""
+    """Return the columns with numbers in at least two rows, or in the only row, and the numbers."""
     accuracy = Column("accuracy", "accuracy on test images", {})
     every = [(accuracy, [row.network.accuracy for row in table])]
     for column in COLUMNS:
@@ -216,14 +219,14 @@ def measures(
 def draw(table: Sequence[Row], width: float, names: Sequence[str] = TITLES) -> Figure:
     """Draw numbers with their 95 % intervals, and ticks for single training runs.
 
-    Dashed lines are levels of columns. Hollow dots follow from the definition of the routing.
+    Dashed lines are reference levels. Hollow dots follow from the definition of the routing.
     """
     networks = [row.network.name for row in table]
     panels = measures(table, names)
     letters = 0.055 * max(map(len, networks)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
     down = math.ceil(len(panels) / across)
-    across = math.ceil(len(panels) / down)  # rows alike
+    across = math.ceil(len(panels) / down)  # rows of similar length
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(networks)))
     key = wrapped(KEY, width - 0.2, 6)
     tall = down * (line * len(networks) + REST) + 0.11 * (1 + key.count("\n"))

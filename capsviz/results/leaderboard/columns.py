@@ -1,7 +1,7 @@
 """Columns of a leaderboard: which number of a network comes from which kind of result.
 
-Each function yields (network, estimate) pairs from a result. The network is given by its name, or
-is `FIRST`: the network, or the training runs of one recipe, that was measured.
+Each function yields (network, estimate) pairs from a result. The network is a name, or `FIRST` for
+the first network of the result, or the training runs of its recipe.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +15,11 @@ from capsviz.statistics.estimate import Estimate, less
 from capsviz.statistics.words import untrained_of
 
 FIRST = None
-STEP = 15  # degrees between rotations, at most
-STEPS, QUERIES = 50, 100  # of attacks, at least: weaker ones flatter
-BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on those of colour
+STEP = 15  # largest step between rotations, degrees
+STEPS, QUERIES = 50, 100  # fewest of attacks; weaker attacks overestimate the accuracy
+BOUNDS = (0.1, 8 / 255)  # of attacks on grey images, and on colour images
 
-DETECTED, DETECTED_STEPS = 0.3, 40  # largest bound of attacks to be detected; steps, at least
+DETECTED, DETECTED_STEPS = 0.3, 40  # largest bound, and fewest steps, of attacks to be detected
 
 
 class Column(NamedTuple):
@@ -28,23 +28,23 @@ class Column(NamedTuple):
     title: str
     meaning: str
     kinds: Mapping[tuple[str, str], Callable[[Any], Iterator[tuple[str | None, Estimate]]]]
-    # (analysis, kind of its result) -> what takes the number from it
+    # (analysis, kind of its result) -> function that yields the numbers
     form: str = ".1%"
     unit: str = "%"
-    higher: bool | None = True  # whether that is better; None: neither is
-    level: float | None = None  # that intervals are compared with in the drawing
-    only: Mapping[str, tuple] = MappingProxyType({})  # options that make it another number, but
-    # for these values and the default
+    higher: bool | None = True  # whether higher is better; None: neither
+    level: float | None = None  # reference level in the drawing
+    only: Mapping[str, tuple] = MappingProxyType({})  # option -> values, besides its default, with
+    # which results are used
     drawn: str = ""  # title of its panel; "": the title
 
     @property
     def analyses(self) -> set[str]:
-        """The analyses whose results it comes from."""
+        """The analyses that the number comes from."""
         return {analysis for analysis, _ in self.kinds}
 
 
 def corruption(result):
-    """Yield the mean error over all corruptions of MNIST-C, or of those of colour images."""
+    """Yield the mean error over all corruptions of MNIST-C, or of ImageNet-C in colour."""
     yield from zip(_names(result.networks), result.mean, strict=True)
 
 
@@ -56,7 +56,7 @@ def rotation(result):
 
 
 def attack(result):
-    """Yield the accuracy under the worst of all attacks at the first of `BOUNDS` that was tried."""
+    """Yield the worst accuracy over all attacks, at the first of `BOUNDS` that was tried."""
     tried = [result.eps.index(eps) for eps in BOUNDS if eps in result.eps]
     if result.norm == "linf" and tried and result.steps >= STEPS and result.queries >= QUERIES:
         yield from zip(_names(result.networks), result.worst[:, tried[0]], strict=True)
@@ -70,13 +70,13 @@ def detection(result):
 
 
 def strongest(result) -> int:
-    """Return the number of the set of the adaptive attack at its largest bound."""
+    """Return the index of the adaptive attack with the largest bound."""
     adaptive = [a for a, kind in enumerate(result.kinds) if kind == "adaptive"]
     return adaptive[int(np.argmax(result.eps))]
 
 
 def over_untrained(result):
-    """Yield R² of affine maps of the pose under rotation, less that of the untrained network."""
+    """Yield R² of affine maps of the pose under rotation, minus that of the untrained network."""
     if (untrained := untrained_of(result.sources)) and "rotation" in result.warps:
         apart = result.mean.difference[untrained[0], result.warps.index("rotation")]
         ends = -apart.ci95[..., ::-1]
@@ -95,11 +95,11 @@ def parents(result):
 
 
 def instead(control: str, result):
-    """Yield the accuracy with a control's couplings less the network's own.
+    """Yield the accuracy with a control's couplings minus that with the network's own.
 
-    Both are known by their difference to one iteration. The interval is the narrower of two that
-    are wider than need be: from the ends of both differences, or from both accuracies as if they
-    were of other images.
+    A result stores both as differences to one iteration. The interval is the narrower of two
+    conservative ones: from the ends of both differences, and from both accuracies as if they were
+    independent.
     """
     if control in result.controls:
         other = result.control_accuracy[result.controls.index(control)]
@@ -115,23 +115,23 @@ def instead(control: str, result):
 
 
 def faithfulness(result):
-    """Yield insertion less deletion of the routing map, less that of pixels by brightness."""
+    """Yield insertion minus deletion of the routing map, minus that of pixels by brightness."""
     if result.routed_less is not None and "brightness" in result.names:
         yield FIRST, result.routed_less[result.names.index("brightness")]
 
 
 def affine(place: int, result):
-    """Yield accuracies of `capsviz affine` on its first, second or third kind of image."""
+    """Yield accuracies of `affine`; place 0, 1, 2: untransformed, inside, outside."""
     yield from zip(_names(result.networks), result.accuracy[:, place], strict=True)
 
 
 def _names(names) -> list[str | None]:
-    """Return the first network as `FIRST`, the others by their names."""
+    """Replace the first name by `FIRST`."""
     return [FIRST, *names[1:]]
 
 
 ROUTING = ("routing", "Statistics")
-OWN: Any = {"only": {"iterations": ()}, "higher": None}  # as the network routes
+OWN: Any = {"only": {"iterations": ()}, "higher": None}  # only with the network's own iterations
 COLUMNS = (
     Column("inside", "accuracy on affine variants inside the training shift range",
            {("affine", "Result"): partial(affine, 1)}, only={"trained_px": ()},

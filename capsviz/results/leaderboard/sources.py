@@ -1,4 +1,4 @@
-"""Where the numbers of a leaderboard come from: cards of networks, and files of results."""
+"""Read the numbers of a leaderboard from cards of networks and from files of results."""
 
 import glob
 import json
@@ -14,8 +14,8 @@ from capsviz.results.files import parse_result
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
-NONE = "–"  # what is not known
-RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
+NONE = "–"  # an unknown value
+RUNS = "runs.json"  # summary of the cards of several training runs, beside their statistics
 
 
 class Network(NamedTuple):
@@ -25,47 +25,46 @@ class Network(NamedTuple):
     dataset: str
     seeds: list[int]  # of its training runs
     digests: list[str]  # SHA-256 of their weights
-    accuracy: Estimate | None = None  # on the test set; None: a card without results
+    accuracy: Estimate | None = None  # on the test set; None: the card has no results
     parameters: int | None = None
     seconds: float | None = None  # of training, mean over runs
     hardware: str | None = None
     routing: str | None = None
     notice: str | None = None  # a note on its data
-    terms: Mapping = {}  # its recipe without the seed; empty if it is not known
+    terms: Mapping = {}  # its recipe without the seed; empty if unknown
 
 
 class Record(NamedTuple):
     """A result of an analysis with its file."""
 
-    result: Any  # of the analysis that `about` names
-    about: dict
+    result: Any
+    about: dict  # metadata of the result, with the name of its analysis
     path: Path
 
     @property
     def digests(self) -> set[str]:
-        """Digests of the weights of the first network, of all its runs."""
+        """Digests of the weights of all runs of the first network."""
         runs = self.about.get("runs")
         return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
 
     @property
     def recipes(self) -> set[str]:
-        """Names of the other networks of which several runs were measured."""
+        """Names of the other networks with several measured runs."""
         return {one["recipe"] for one in (self.about.get("runs") or {}).get("others", ())}
 
     def digest(self, name: str) -> str | None:
-        """Return the digest of another network; if none is recorded, that of shipped weights."""
+        """Return the digest of another network; if it is not recorded, that of shipped weights."""
         known = self.about.get("networks")
         return _of_shipped(name) if known is None else known.get(name)
 
 
 def read(places: Iterable[str | Path]) -> tuple[list[Network], list[Record]]:
-    """Return the networks and results of names, files and folders, in the order of these.
+    """Return the networks and results of names, files and folders, in order.
 
     Parameters
     ----------
-    places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
-            weights or their cards; patterns of runs of one recipe; results, or folders of results,
-            of several runs too.
+    places  names of shipped weights; folders of training runs; weights or their cards; globs of
+            runs of one recipe; results, or folders of results, also of several runs.
 
     Raises
     ------
@@ -82,12 +81,12 @@ def read(places: Iterable[str | Path]) -> tuple[list[Network], list[Record]]:
 
 @cache
 def read_shipped() -> tuple[list[Network], list[Record]]:
-    """Return all networks and results that come with capsviz."""
+    """Return all shipped networks and results."""
     return read([*checkpoint.shipped(), *shipped()])
 
 
 def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Network]:
-    """Return the networks of results that are none of these, as far as results describe them."""
+    """Return the networks of results that are not among `networks`, with the data known of them."""
     known = set().union(*(network.digests for network in networks))
     pairs = {}
     for record in records:
@@ -106,10 +105,10 @@ def unnamed(records: Sequence[Record], networks: Sequence[Network]) -> list[Netw
 
 
 def different(pairs: list[tuple[Network, Path]], taken: Sequence[str] = ()) -> list[Network]:
-    """Return each network once: runs of a recipe stand for one of them.
+    """Return each network once, without single runs that are part of a recipe's runs.
 
-    Others of one name, or of a name that is taken, get their places in brackets. ValueError for one
-    that is named twice.
+    Different networks with equal names, or with a name that is taken, get their places in brackets.
+    Raises ValueError for a network that is named twice.
     """
     kept: list[tuple[Network, Path]] = []
     for network, place in pairs:
@@ -134,14 +133,14 @@ def different(pairs: list[tuple[Network, Path]], taken: Sequence[str] = ()) -> l
 
 @cache
 def _of_shipped(name: str) -> str | None:
-    """Return the digest of shipped weights, or None for another name."""
+    """Return the digest of shipped weights; None for other names."""
     if name not in checkpoint.shipped():
         return None
     return checkpoint.read_card(checkpoint.find(name))["weights"]["sha256"]
 
 
 def shipped() -> list[Path]:
-    """Return the folders of shipped results: of seeds, of figures, single networks and attacks."""
+    """Return the folders of shipped results: seeds, figures, single networks and attacks."""
     trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
     seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
     figures = discovery.root() / "figures"
@@ -168,7 +167,7 @@ def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
         if record := _record(place):
             return [], [record]
         return [network(checkpoint.read_card(place))], []
-    name = place if place.exists() else str(place)  # what is not there may be a name misspelt
+    name = place if place.exists() else str(place)  # it may be a misspelt name
     one = network(checkpoint.read_card(checkpoint.find(name)))
     return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")], []
 
@@ -178,7 +177,7 @@ def _cards(folder: Path) -> list[Path]:
 
 
 def _record(path: Path) -> Record | None:
-    """Return the result in a file; None for another file."""
+    """Return the result in a file; None for other files."""
     about = _json(path)
     known = isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about)
     return Record(*parse_result(about, path), path) if known else None
@@ -211,7 +210,7 @@ def network(card: dict) -> Network:
 
 
 def of_runs(path: Path) -> Network:
-    """Return the training runs of a recipe from their summary."""
+    """Return the training runs of a recipe from their summary file."""
     about = _json(path)
     try:
         each = [
@@ -236,9 +235,9 @@ def of_runs(path: Path) -> Network:
 
 
 def cards_of(pattern: str) -> dict[str, dict]:
-    """Return the cards of the training runs that a glob matches, by their places.
+    """Return the cards of the training runs that a glob matches, by path.
 
-    ValueError for none, or runs of several recipes.
+    Raises ValueError if it matches none, or runs of several recipes.
     """
     cards = {str(run): checkpoint.read_card(checkpoint.find(run)) for run in matching(pattern)}
     if not cards:

@@ -1,8 +1,8 @@
-"""A report on networks: what was found on one screen, then figures, discussion, checks and cards.
+"""A report on networks: findings on one screen, then figures, discussion, checks and cards.
 
-Figures of one network are those of its figure set. Several networks are also compared on the same
-images. `collect` computes the contents, `render` writes them as one HTML file, which holds its
-pictures and its style and fetches nothing.
+The figures of a network are those of its figure set. Several networks are also compared on the same
+images. `collect` computes the contents, and `render` returns them as one HTML file with its
+pictures and style, which loads nothing.
 """
 
 import base64
@@ -30,16 +30,17 @@ from capsviz.training import cards, thresholds
 from capsviz.training.evaluate import Evaluation, all_right, evaluate
 from capsviz.transforms.augment import to_float
 
-NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
-OF_EACH = ("routing", "reconstruct", "transplant")  # of each of several networks
+NOT_OF_A_NETWORK = ("affnist",)  # it trains the networks of its figures itself
+OF_EACH = ("routing", "reconstruct", "transplant")  # usual for each of several networks
 COMPARED = ("sweep", "corrupt")  # compare several networks
-ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # whose sentences stand on top
-NUMBERS, MANY = 3, 20  # of each, and classes: of more, the largest confusions alone are listed
-PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three, on top
+ANSWERS = ("affine", "sweep", "corrupt", "transplant", "routing")  # their findings come first
+NUMBERS = 3  # numbers of each finding on the first screen
+MANY = 20  # classes in a confusion matrix; with more, only the largest confusions are listed
+PICTURED = ("routing", "transplant", "affine", "reconstruct", "rotate", "sweep")  # three come first
 FOLDER = Path(__file__).parent
-DPI, LARGEST_SVG = 160, 250_000  # of a PNG, and bytes
+DPI, LARGEST_SVG = 160, 250_000  # resolution of a PNG; bytes of an SVG
 SECTIONS = ("What to see", "What not to conclude", "Method", "Sources")  # of an analysis, in order
-SECTION = re.compile(r"^## +(.+)$", re.MULTILINE)  # of the page of an analysis
+SECTION = re.compile(r"^## +(.+)$", re.MULTILINE)  # heading in the page of an analysis
 
 
 class Figure(NamedTuple):
@@ -48,7 +49,7 @@ class Figure(NamedTuple):
     name: str
     analysis: str
     result: NamedTuple
-    part: str  # of several pictures; "": the first
+    part: str  # which of several pictures; "": the first
     caption: str
     findings: str
     table: tuple[list[str], list[list[str]], str] | None  # header, rows, caption
@@ -58,27 +59,27 @@ class Section(NamedTuple):
     """The figures of one analysis, of one network or of several."""
 
     analysis: str
-    network: str | None  # None: of all of them
+    network: str | None  # None: all networks
     question: str
     about: dict[str, str]  # the sections of its page: "Method", "What to see", ...
     figures: list[Figure]
 
     @property
     def place(self) -> str:
-        """Where a link leads to."""
+        """The target of links to the section."""
         return f"{self.analysis}-{self.network or ''}".rstrip("-")
 
 
 class Network(NamedTuple):
-    """One network: its card, how it classifies the images, and whether it is correct."""
+    """One network: its card, its results on the images, and its checks."""
 
     name: str
     card: dict
-    accuracy: Estimate  # its difference is to the first network, paired
+    accuracy: Estimate  # with the paired difference to the first network
     evaluation: Evaluation
-    unlike: float | None  # share of the images that are unlike the training data; None: not known
+    unlike: float | None  # share of the images that are unlike the training data; None: unknown
     check: checks.Report | None
-    unchecked: str | None  # why there is no check
+    unchecked: str | None  # reason if there is no check
     provenance: dict
 
 
@@ -87,12 +88,12 @@ class Contents(NamedTuple):
 
     networks: list[Network]
     sections: list[Section]
-    left_out: list[tuple[str, str, str]]  # network, analysis, and why
+    left_out: list[tuple[str, str, str]]  # network, analysis, and reason
     dataset: str
     classes: tuple[str, ...]
-    notices: list[str]  # of the data, and of what was predicted
+    notices: list[str]  # notes on the data and on the predictions
     n: int
-    images: int  # of the split
+    images: int  # in the split
     version: str
 
 
@@ -115,10 +116,10 @@ def collect(
 
     Parameters
     ----------
-    networks  opened, with the same data; the first is the reference.
-    names     of analyses, from `choose`.
+    networks  opened networks with the same data; the first is the reference.
+    names     names of analyses, from `choose`.
     settings  number of images, seed, and the single image that is shown.
-    report    receives a line for each analysis that is begun or left out.
+    report    receives a line for each analysis that starts or is left out.
     """
     sections, left_out, first = [], [], networks[0]
     compare = len(networks) > 1 and first.dataset.parts is None
@@ -143,13 +144,13 @@ def collect(
         report(line)
     for number, (name, network, drawn) in enumerate(work, 1):
         who = network or "all networks"
-        why = "there is no figure of this network and these images"
+        why = "it gives no figure for this network and these images"
         report(f"analysis {number} of {len(work)}: {name} of {who}")
         try:
             if figures := list(drawn):
                 sections.append(Section(name, network, *about(name), figures))
                 continue
-        except Exception as error:  # whatever it is, the others are shown
+        except Exception as error:  # any failure: the other analyses are still shown
             why = " ".join(str(error).split())
         left_out.append((who, name, why))
         report(f"{name} of {who} left out: {why}")
@@ -160,9 +161,9 @@ def collect(
 
 
 def about(analysis: str) -> tuple[str, dict[str, str]]:
-    """Return the question of an analysis, and the sections of its page by their titles.
+    """Return the question of an analysis, and the sections of its page by title.
 
-    Text above the first heading is the method.
+    Text before the first heading belongs to "Method".
     """
     title, _, rest = contract.explanation(analysis).partition("\n")
     first, *more = SECTION.split(rest)
@@ -190,7 +191,7 @@ def _network(one, accuracy: Estimate, part) -> Network:
         shape, classes = one.dataset.image_shape, len(one.dataset.classes)
         try:
             check = checks.run(one.model, shape, classes)._replace(network=one.name)
-        except Exception as error:  # a network may be called in no way that the checks know
+        except Exception as error:  # the checks may not know how to call the network
             unchecked = " ".join(str(error).split())
     else:
         unchecked = "it has no capsules"
@@ -199,7 +200,7 @@ def _network(one, accuracy: Estimate, part) -> Network:
 
 
 def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
-    """Yield the figures that an analysis gives to the set of a network."""
+    """Yield the figures of an analysis in the figure set of a network."""
     for analysis in contract.of(name):
         needs.require(one.model, analysis.needs, name)
     if not sets.fitting([name], one.dataset):
@@ -228,7 +229,7 @@ def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
 
 
 def answers(contents: Contents) -> list[tuple[Section, str]]:
-    """Return what each analysis of `ANSWERS` found in that order, and its first numbers."""
+    """Return each section of `ANSWERS`, in this order, with its finding and first numbers."""
     found = [one for one in contents.sections if one.analysis in ANSWERS]
     found.sort(key=lambda one: ANSWERS.index(one.analysis))
     texts = [[figure.findings for figure in one.figures if figure.findings] for one in found]
@@ -236,14 +237,14 @@ def answers(contents: Contents) -> list[tuple[Section, str]]:
 
 
 def _short(findings: str) -> str:
-    """Return the first sentence and the first numbers, which are indented, in one line."""
+    """Return the first line and the first numbers (indented lines) as one line."""
     first, *more = findings.splitlines()
     numbers = [" ".join(line.split()) for line in more if line.startswith("  ")]
     return "; ".join([first.rstrip("."), *numbers[:NUMBERS]]) + "."
 
 
 def pictures(contents: Contents) -> list[tuple[Section, Figure]]:
-    """Return three figures for the first screen, each of another analysis."""
+    """Return three figures of different analyses for the first screen."""
     first = {one.analysis: one for one in reversed(contents.sections)}
     names = [*(name for name in PICTURED if name in first), *first]
     return [(first[name], first[name].figures[0]) for name in list(dict.fromkeys(names))[:3]]
@@ -279,9 +280,9 @@ def render(contents: Contents) -> str:
 
 
 def picture(figure: Figure) -> str:
-    """Draw a figure as an address that holds it: an SVG, or if that is large, a PNG.
+    """Return a figure as a data URL: an SVG, or a PNG if the SVG is large.
 
-    Letters are drawn as paths, because a reader may not have the font.
+    Letters are drawn as paths, since a reader may not have the font.
     """
     with house.look({"svg.fonttype": "path"}):
         drawing = results.draw(figure.analysis, figure.result, "double", figure.part)
@@ -292,7 +293,7 @@ def picture(figure: Figure) -> str:
 
 
 def summary(card: Mapping) -> str:
-    """Return what a network is, in a line."""
+    """Return a one-line summary of a network."""
     rows = dict(cards.rows(card))
     parts = [rows.get("network", "user-defined"), rows.get("routing")]
     parts += [f"{rows['parameters']} parameters"] if "parameters" in rows else []
@@ -301,5 +302,5 @@ def summary(card: Mapping) -> str:
 
 
 def _points(difference: Estimate) -> str:
-    """Return a difference of shares, in percentage points."""
+    """Return a difference of shares as text, in percentage points."""
     return f"{100 * difference:+.1f} points"
