@@ -132,7 +132,8 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float
     ]
     for name in inputs.keys() - each.keys():
         (folder / f"{name}.onnx").unlink(missing_ok=True)
-    return [*each], None if None in apart else max(one for one in apart if one is not None)
+    known = torch.tensor([one for one in apart if one is not None], dtype=torch.double)
+    return [*each], None if None in apart else float(known.max())
 
 
 def write(
@@ -174,7 +175,8 @@ def write(
     expected, found = (
         part if isinstance(part, tuple | list) else (part,) for part in (expected, found)
     )
-    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+    differences = [(a - b).abs().max() for a, b in zip(found, expected, strict=True)]
+    return float(torch.stack(differences).max())  # unlike Python's max, NaN if one is
 
 
 def _onnx(path: Path, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:

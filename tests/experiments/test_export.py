@@ -1,6 +1,7 @@
 """Exported networks compute what the network computes, for any batch size; folders as on hubs."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -87,6 +88,17 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, mo
     monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install onnx onnxscript"):
         export.to_file(Loud(), images, ("lengths",), tmp_path / "a.onnx", onnx=True)
+
+
+def test_an_output_that_the_file_gives_as_nan_is_reported(images, tmp_path, monkeypatch):
+    def halves(x):
+        return x, x * (torch.nan if torch.compiler.is_exporting() else 1)
+
+    step = export.Step(torch.nn.Identity(), halves, ("same", "nan"))
+    assert math.isnan(export.write(step, (images,), tmp_path / "a.pt2", onnx=False))
+    apart = iter([0.0, math.nan, 0.0, 0.0])
+    monkeypatch.setattr(export, "write", lambda *given, **how: next(apart))
+    assert math.isnan(export.to_steps(build(), images, tmp_path)[1])
 
 
 def test_a_folder_is_opened_again(tmp_path, images):
