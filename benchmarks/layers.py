@@ -63,7 +63,7 @@ def memory(name: str, *flags: str) -> float:
 @click.option("--memory", "alone", help="Print the bytes that a step by this routing takes.")
 @click.option("--literal", "by_votes", is_flag=True)
 def command(rounds, alone, by_votes):
-    """Measure, and write the result file."""
+    """Measure time and memory, and write the result file."""
     if alone:
         run = step(alone, by_votes=by_votes)
         run()

@@ -36,14 +36,14 @@ def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
     ends: list[tuple] = []
     shares = [[share for _, share in row] for row in rows[:count]]
-    alike = all(one == shares[0] for one in shares)
+    equal = all(one == shares[0] for one in shares)
     grid = figure.add_gridspec(
-        count, len(shares[0]) if alike else 1, height_ratios=heights[:count],
-        width_ratios=shares[0] if alike else None,
+        count, len(shares[0]) if equal else 1, height_ratios=heights[:count],
+        width_ratios=shares[0] if equal else None,
     )  # fmt: skip
     for k, row in enumerate(rows[:count]):
-        cells = grid if alike else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
-        drawn = [figure.add_subplot(cells[k if alike else 0, c]) for c in range(len(row))]
+        cells = grid if equal else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
+        drawn = [figure.add_subplot(cells[k if equal else 0, c]) for c in range(len(row))]
         for axes, (name, _) in zip(drawn, row, strict=True):
             ends += _drawn(panels[name], name, axes, result)
         _names_once(drawn)

@@ -107,8 +107,8 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
     flags = {p.name: p.opts[0] for p in context.command.params}
     if not refused[best]:
-        alike = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
-        if alike or any(own[name].kind not in (int, float) for name in refused[0]):
+        same_kind = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
+        if same_kind or any(own[name].kind not in (int, float) for name in refused[0]):
             return analyses[best]
         best = 0
     if "n" not in names and analyses[best].of_one_image:

@@ -95,8 +95,8 @@ own_data_options = stack(
 network = stack(
     click.option(
         "--model", metavar="NAME",
-        help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it is not the recipe's, the "
-        "recipe's network options are not used. [default: capsnet]"
+        help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it differs from the recipe's, "
+        "the recipe's network options are ignored. [default: capsnet]"
     ),
     click.option(
         "--preset", metavar="paper|authors",
@@ -117,7 +117,7 @@ def one_by_one(context, option, texts: tuple[str, ...]) -> list[str]:
 
 only = click.option(
     "--only", multiple=True, metavar="NAME", callback=one_by_one,
-    help="Only this analysis; may be given several times."
+    help="Run only this analysis; may be given several times."
 )  # fmt: skip
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Random seed.")  # fmt: skip
@@ -143,7 +143,7 @@ def _checkpoint(help_text: str, *names: str, **how) -> Callable:
 
 _one = "Name of shipped weights, a .safetensors file, or the folder of a training run. "
 _default = "[default: the data set's own weights]"
-_several = "Given several times: training runs of one recipe with different seeds. "
+_several = "Give it several times for training runs of one recipe with different seeds. "
 _seeds_of = click.option(
     "--seeds-of", multiple=True, metavar="'GLOB'",
     help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
@@ -295,7 +295,7 @@ def task(what: str) -> Callable:
             raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
         return int(i), int(n)
 
-    text = f"Do part I of N of {what}; N commands, on any machines, fill one folder."
+    text = f"Run part I of N of {what}; N commands, on any machines, can fill one folder."
     return click.option("--task", metavar="I/N", default="1/1", callback=read, help=text)
 
 

@@ -79,7 +79,7 @@ panel = click.option(
     "--panel",
     multiple=True,
     metavar="NAME|list",
-    help="Draw this panel alone, or several in their order; list: print their names.",
+    help="Draw only this panel; may be given several times. `list` prints the names.",
 )
 panels = stack(
     panel,

@@ -267,11 +267,11 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
     gaps = torch.full((steps + 1, n), -math.inf)
     x = ball.start(images, start)
     s = {  # state of the images that are still attacked
-        "place": torch.arange(n), "origin": images, "labels": labels, "x": x, "before": x,
+        "index": torch.arange(n), "origin": images, "labels": labels, "x": x, "before": x,
         "size": images.new_full((n, 1, 1, 1), 2 * ball.eps),
         "rises": images.new_zeros(n), "halved": torch.ones(n, dtype=torch.bool, device=x.device),
     }  # fmt: skip
-    first, less, least = (max(int(share * steps), 1) for share in WINDOWS)
+    first, decrease, shortest = (max(int(share * steps), 1) for share in WINDOWS)
     window, since = first, 0
     for step in range(steps + 1):
         if step:
@@ -280,10 +280,10 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             moved = s["x"] + (moved - s["x"]) * share + (s["x"] - s["before"]) * (1 - share)
             s["before"], s["x"] = s["x"], ball.project(s["origin"], moved)
         loss, gap, hit, s["grad"] = _differentiate(look, s["x"], s["labels"], chunk)
-        place = s["place"]
-        gaps[step, place] = gap.float().cpu()
+        index = s["index"]
+        gaps[step, index] = gap.float().cpu()
         moves = (s["grad"] != 0).flatten(1).any(1)
-        stuck[place[moves.cpu()]] = False
+        stuck[index[moves.cpu()]] = False
         if not step:
             s |= {"loss": loss, "best": loss, "best x": s["x"], "best grad": s["grad"]}
             s["checked"] = loss
@@ -294,9 +294,9 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             for name, now in (("best x", s["x"]), ("best grad", s["grad"])):
                 s[name] = torch.where(_wide(better), now, s[name])
             since += 1
-        take = hit & (loss > best_done[place])
-        found[place[take.cpu()]], best_done[place[take.cpu()]] = s["x"][take], loss[take]
-        new = place[hit.cpu()]
+        take = hit & (loss > best_done[index])
+        found[index[take.cpu()]], best_done[index[take.cpu()]] = s["x"][take], loss[take]
+        new = index[hit.cpu()]
         when[new] = torch.where(when[new] < 0, step, when[new])
         if since == window:
             unchanged = ~s["halved"] & (s["checked"] >= s["best"])
@@ -306,13 +306,13 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             s["x"] = torch.where(halved, s["best x"], s["x"])
             s["grad"] = torch.where(halved, s["best grad"], s["grad"])
             s["checked"], s["rises"] = s["best"], torch.zeros_like(s["rises"])
-            window, since = max(window - less, least), 0
+            window, since = max(window - decrease, shortest), 0
         if leave and bool(hit.any()):
             s = {name: value[(~hit).to(value.device)] for name, value in s.items()}
-        if not len(s["place"]):
+        if not len(s["index"]):
             break
-    never = (when < 0)[s["place"]]
-    found[s["place"][never]] = s["best x"][never.to(images.device)]
+    never = (when < 0)[s["index"]]
+    found[s["index"][never]] = s["best x"][never.to(images.device)]
     return Found(found, when >= 0, when, gaps.cummax(0).values, stuck)
 
 
@@ -367,24 +367,24 @@ def square(
 def _square(model, images, labels, start, ball, queries, seed) -> Found:
     n, (H, W), chunk = len(images), images.shape[2:], images_at_a_time(model)
     look, draws = on_scores(model), torch.Generator().manual_seed(seed)
-    found, when, place = images.clone(), torch.full((n,), -1), torch.arange(n)
+    found, when, index = images.clone(), torch.full((n,), -1), torch.arange(n)
     gaps, best = torch.full((queries + 1, n), -math.inf), images.new_full((n,), -math.inf)
     for query in range(queries + 1):
-        origin, x = images[place], found[place]
+        origin, x = images[index], found[index]
         if query == 0:
             x = _first_squares(ball, origin, start, draws)
         else:
             halvings = sum(10000 * (query - 1) // queries > end for end in HALVINGS)
             side = round(math.sqrt(SQUARE / 2**halvings * H * W))
             x = (_square_linf if ball.norm == "linf" else _square_l2)(ball, origin, x, side, draws)
-        parts = [look(*one) for one in _parts(x, labels[place], chunk)]
+        parts = [look(*one) for one in _parts(x, labels[index], chunk)]
         _, gap, hit = (torch.cat(one) for one in zip(*parts, strict=True))
-        gaps[query, place] = gap.float().cpu()
-        better = (gap > best[place]) | hit
-        found[place[better.cpu()]], best[place[better.cpu()]] = x[better], gap[better]
-        when[place[hit.cpu()]] = query
-        place = place[~hit.cpu()]
-        if not len(place):
+        gaps[query, index] = gap.float().cpu()
+        better = (gap > best[index]) | hit
+        found[index[better.cpu()]], best[index[better.cpu()]] = x[better], gap[better]
+        when[index[hit.cpu()]] = query
+        index = index[~hit.cpu()]
+        if not len(index):
             break
     return Found(found, when >= 0, when, gaps.cummax(0).values, torch.zeros(n, dtype=torch.bool))
 

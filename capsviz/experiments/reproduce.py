@@ -106,7 +106,7 @@ def run(
             report(f"{cell.run}: not run, {error}")
             continue
         _, card = train(
-            cell.run, own, splits, _run_folder(path),
+            cell.run, own, splits, path.parent / "runs" / path.stem,
             device=device, resume=True, team=team, report=report,
         )  # fmt: skip
         if team.leads:
@@ -167,11 +167,6 @@ def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[
 def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
     """Return the path of one run's result."""
     return folder / f"{recipe.epochs}-epochs" / f"{name}-{recipe.seed}.json"
-
-
-def _run_folder(path: Path) -> Path:
-    """Return the folder of the run that writes this result."""
-    return path.parent / "runs" / path.stem
 
 
 def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: bool = False) -> Table:

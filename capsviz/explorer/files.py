@@ -53,8 +53,8 @@ def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measur
     how = settings.how
     if how.couplings is not None:
         raise ValueError(
-            f"couplings {how.couplings}: this figure shows what routing does; expected it as "
-            'trained or of one iteration. The figure "view" has replaced couplings, too'
+            f"couplings {how.couplings}: this figure shows what routing does; expected routing as "
+            'trained or with one iteration. The figure "view" shows replaced couplings, too'
         )
     result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
@@ -100,8 +100,8 @@ def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measu
 def _require_as_trained(settings: Settings) -> None:
     if settings.how != look.AS_TRAINED:
         raise ValueError(
-            f"{settings.how.words}: this figure shows the network as trained; choose that, or the "
-            'figure "view", which shows what is changed'
+            f"{settings.how.words}: this figure shows the network as trained; undo the changes of "
+            'the routing, or make the figure "view", which shows them'
         )
 
 
