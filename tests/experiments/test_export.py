@@ -1,4 +1,4 @@
-"""Exported networks compute what the network computes, for any batch size; folders as on hubs."""
+"""Exported networks compute the same as the network for any batch size; folders can be loaded."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def build(name="dynamic", **options):
 
 
 class AnyBatch(zoo.Base):
-    """Its code names no batch size, as `torch.export` needs it."""
+    """A network whose code contains no batch size, as `torch.export` requires."""
 
     def forward(self, x):
         u = self.conv(x).unflatten(1, (zoo.TYPES, zoo.D)).movedim(2, -1).flatten(1, 3)
@@ -68,7 +68,7 @@ def test_an_onnx_file_is_the_network(images, tmp_path):
     torch.testing.assert_close(torch.from_numpy(values[0]), expected, atol=1e-5, rtol=0)
 
 
-def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, monkeypatch):
+def test_a_failed_export_is_reported_and_leaves_no_file(images, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no reconstruction: leave it out"):
         export.to_file(build(reconstruction_weight=0), images, ("reconstruction",),
                        tmp_path / "a.pt2", onnx=False)  # fmt: skip
@@ -179,14 +179,14 @@ def test_a_network_comes_back_to_the_bit(images, tmp_path):
         (lambda path: models.build("resnet", (1, 28, 28), 10).save_pretrained(path), "a ResNet"),
     ],
 )
-def test_what_is_no_such_folder_is_refused_in_words(change, words, tmp_path):
+def test_other_folders_are_refused_with_a_reason(change, words, tmp_path):
     build().save_pretrained(tmp_path)
     change(tmp_path)
     with pytest.raises(ValueError, match=words):
         CapsNet.from_pretrained(tmp_path)
 
 
-def test_a_repository_that_cannot_be_had_is_said(monkeypatch):
+def test_a_repository_that_cannot_be_downloaded_is_reported(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match="somebody/nothing is not a folder"):
         CapsNet.from_pretrained("somebody/nothing", local_files_only=True)
