@@ -1,6 +1,6 @@
-"""Measurements, and what is generated from them.
+"""Measurements, and the tables and pictures that are generated from them.
 
-Measurements end in one JSON each in results/; gpu leaves a folder of them under runs/.
+Each measurement writes one JSON to results/; `gpu` writes a folder of them under runs/.
 """
 
 import json
@@ -13,7 +13,7 @@ RESULTS = ROOT / "benchmarks/results"
 
 
 def read(name: str) -> dict:
-    """Return the result of a measurement; {} if it was not made yet."""
+    """Return the result of a measurement, or {} if there is none yet."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

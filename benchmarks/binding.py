@@ -1,7 +1,7 @@
-"""Tables of docs/binding.md: what came out on the data set `assemblies`.
+"""Make the tables of docs/binding.md: results on the data set `assemblies`.
 
-`python -m benchmarks.binding LABEL FOLDER...` measures the geometry of networks without capsules,
-by their training runs in these folders, and keeps it in benchmarks/results. They were trained by
+`python -m benchmarks.binding LABEL FOLDER...` measures the geometry of networks without capsules
+from the training runs in these folders, and writes it to benchmarks/results. They were trained by
 
     capsviz train assemblies --model resnet --option channels=[9,18,37] --epochs 8 --limit 10000
     capsviz train assemblies --model average --option channels=[37,29] --epochs 8 --limit 10000
@@ -31,7 +31,7 @@ from capsviz.transforms.augment import to_float
 
 WITHOUT = "binding-without-capsules"
 
-SHARES = {  # of images or pairs, by table
+SHARES = {  # shares of images or pairs, by table and column
     "context": {
         "follows the unseen part": lambda one: one.follows[0, -1],
         "distractor follows": lambda one: one.follows[1, -1],
@@ -49,7 +49,7 @@ CONTROLS = ("votes from the true poses", "votes from part types alone")
 
 
 def table(words: str) -> str:
-    """Return what came out: "assignment", "context", "geometry" or "maps"."""
+    """Return one of the tables "assignment", "context", "geometry" or "maps"."""
     if words == "maps":
         return maps()
     results = {name: one.result for name, one in bound().items()}
@@ -75,13 +75,13 @@ def table(words: str) -> str:
 
 
 def _assigned(result) -> list[str]:
-    """Return AUROC of couplings by subset of parts, and of what else tells wholes apart."""
+    """Return the AUROC of couplings by subset of parts, and that of the other scores of wholes."""
     of = dict(zip(result.scored, result.assignment, strict=True))
     return [*map(plain, of["coupling"]), *(plain(of[name][0]) for name in OTHERS)]
 
 
 def maps() -> str:
-    """Return how well maps find the whole among distractors, with two routings."""
+    """Return a table of how well maps find the whole among distractors, for two routings."""
     results = [bound()[name].result for name in ("dynamic", "uniform")]
     rows = [
         [name.removesuffix(" (pixels)"),
@@ -93,7 +93,7 @@ def maps() -> str:
 
 
 def without_capsules() -> list[list[str]]:
-    """Return the rows of the table of geometry of networks without capsules."""
+    """Return the rows of the geometry table for networks without capsules."""
     rows = []
     for label, one in read(WITHOUT).items():
         whole, *others = (percent(Estimate(value, ci95)) for value, *ci95 in one["shares"])
@@ -103,7 +103,7 @@ def without_capsules() -> list[list[str]]:
 
 @torch.no_grad()
 def geometry(model, n: int = 300) -> Estimate:
-    """Return the four shares of the table of geometry, on the images of `capsviz binding`."""
+    """Return the four shares of the geometry table, on the images of `capsviz binding`."""
     options = {"parts": 2, "rotation": 30, "distance": "far", "distractors": 1, "jitter": 0.5}
     one, outside = (
         assemblies.make(split, n, **options, seed=0) for split in ("test", "test-outside")

@@ -3,8 +3,8 @@
     python -m benchmarks.blocks
 
 Trains the recipe of `digits-self-attention` on each of the five splits by blocks
-(`capsviz.data.digits`), some two minutes each on one core, and fits a support vector machine to
-these and to as many random splits; accuracies on the test splits go into results/blocks.json.
+(`capsviz.data.digits`), which takes about two minutes each on one core. Fits a support vector
+machine to these splits and to equally many random ones. Test accuracies go to results/blocks.json.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECIPE = "digits-self-attention"
 
 @click.command(help=__doc__.partition("\n")[0])
 def command():
-    """Measure and write."""
+    """Measure the accuracies, and write the result."""
     shipped = checkpoint.read_card(checkpoint.find(RECIPE))["results"]["test"]
     result = {"recipe": RECIPE, "random": shipped["accuracy"], "n": shipped["n"], "blocks": []}
     for block in range(BLOCKS):
@@ -39,7 +39,7 @@ def command():
 
 
 def network(block: int) -> dict:
-    """Return the test images of a block, and how many are correct after training on the others."""
+    """Train on all other blocks, and return the number of test images and of correct ones."""
     _, recipe = pipeline.prepare(RECIPE, {"dataset_options": {"block": block}})
     train, validation, test = (pipeline.load(recipe, split) for split in data.SPLITS)
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +49,7 @@ def network(block: int) -> dict:
 
 
 def machines() -> dict[str, float]:
-    """Return accuracies of support vector machines, each digit left out once, by both splits."""
+    """Return cross-validated accuracies of support vector machines, for both kinds of splits."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import KFold, cross_val_score
     from sklearn.svm import SVC

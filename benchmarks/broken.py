@@ -1,10 +1,10 @@
-"""Score broken digits by shares: the largest score over the sum of all, of several training runs.
+"""Score broken digits by the largest score divided by the sum of all, for several training runs.
 
     python -m benchmarks.broken NAME RUN...
 
-`parts` scores a capsule network by the length of its longest class capsule. Cross-entropy trains
-the share of the true class's capsule in all lengths, as it trains a probability in networks without
-capsules. The AUROC of shares goes into results/broken.json, by NAME.
+`parts` scores a capsule network by the length of its longest class capsule. Cross-entropy, however,
+trains the true class's share of all lengths, as it trains a probability in networks without
+capsules. The AUROC of these shares goes to results/broken.json, by NAME.
 """
 
 import sys
@@ -20,24 +20,24 @@ from capsviz.analyses.parts import measure
 from capsviz.nn.models import Output
 from capsviz.transforms.augment import to_float
 
-N = 1000  # images, the same that `parts` takes
+N = 1000  # the test images that `parts` uses
 
 
 class Shares(nn.Module):
-    """A network whose scores are shares of the scores of another one."""
+    """A network whose scores are those of another one, divided by their sum."""
 
     def __init__(self, model):
         super().__init__()
         self.model, self.card, self.config = model, model.card, model.config
 
     def forward(self, images):
-        """Images (B, C, H, W) -> shares (B, J), which sum to 1."""
+        """Return shares (B, J), which sum to 1, of images (B, C, H, W)."""
         lengths = self.model(images).lengths
         return Output(lengths / lengths.sum(1, keepdim=True))
 
 
 def main() -> None:
-    """Measure the AUROC of every kind of broken images, run by run."""
+    """Measure the AUROC of each kind of broken images, run by run."""
     name, *folders = sys.argv[1:]
     test, runs = data.load("mnist", "test").sample(N), []
     images = to_float(test.images)

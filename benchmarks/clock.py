@@ -1,4 +1,4 @@
-"""Clock and scales: contenders timed in turn, and what a piece of code takes of memory."""
+"""Time contenders in turn, and measure the peak memory of a piece of code."""
 
 import ctypes
 import os
@@ -21,11 +21,11 @@ def interleaved(
     *,
     sync: Callable[[], None] = lambda: None,
 ) -> dict:
-    """Return milliseconds of every contender, run once in each round after `warm` others.
+    """Return the milliseconds of each contender, which runs once per round, after `warm` rounds.
 
-    So a drift of the machine concerns all of them. Each round begins with another one, because
-    what ran before has an effect. `ratio` is the median over rounds of the ratio to the first
-    contender. `sync` is called before the clock is read, to wait for what a GPU still has to do.
+    So a drift of the machine affects all contenders. The order rotates between rounds, because the
+    previous contender has an effect. `ratio` is the median over rounds of the ratio to the first
+    contender. `sync` is called before the clock is read, to wait for a GPU.
     """
     times, names = {name: [] for name in contenders}, list(contenders)
     for turn in range(warm + rounds):
@@ -49,12 +49,12 @@ def interleaved(
 
 
 def peak_bytes(action: Callable) -> int:
-    """Return the bytes by which `action` exceeds the resident memory from before (glibc).
+    """Return the bytes by which `action` raises the peak of resident memory (glibc).
 
-    What was freed goes back to the system first, so that it is counted again where it is used.
+    Freed memory is returned to the system first, so its reuse is counted.
     """
     ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is held
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current memory
     before = _status("VmRSS")
     action()
     return _status("VmHWM") - before
@@ -68,12 +68,12 @@ def _status(field: str) -> int:
 
 
 def python(*words: str, **env: str) -> str:
-    """Return the standard output of a new interpreter; its errors are ours."""
+    """Run a new interpreter and return its stdout; raise if it fails."""
     return subprocess.check_output([sys.executable, *words], text=True, env=os.environ | env)
 
 
 def about() -> dict:
-    """Return what every result file says of the machine and the code."""
+    """Return the description of machine and code that each result file contains."""
     return {
         "provenance": provenance(None, "cpu"),
         "hardware": hardware(torch.device("cpu")),

@@ -1,8 +1,8 @@
-"""Do coupling coefficients find the features that decide? On a table of which it is known.
+"""Do coupling coefficients find the decisive features? Test it on synthetic data with known ones.
 
 `python -m benchmarks.couplings` trains networks whose softmax runs over parents, as in the paper,
-and over children, as in some published code, ten times each (a quarter of an hour), and writes
-`benchmarks/results/couplings.json`.
+or over children, as in some published code. It trains each ten times, which takes a quarter of an
+hour, and writes `benchmarks/results/couplings.json`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from benchmarks import write
 from capsviz.nn.functional import margin_loss, squash
 
 FEATURES, NUMBERS, PARENTS, POSE = 80, 8, 2, 8
-DECIDE = LOUD = 16  # features that decide the class, and others with twice the standard deviation
+DECIDE = LOUD = 16  # decisive features, and irrelevant ones with twice the standard deviation
 TRAIN, TEST, EPOCHS, BATCH, RATE = 3000, 1000, 12, 100, 0.004
-AXES = {"parents": 2, "children": 1}  # of couplings (B, I, J) that sum to 1
+AXES = {"parents": 2, "children": 1}  # axis along which couplings (B, I, J) sum to 1
 SEEDS = range(10)
 
 
 class Table(NamedTuple):
-    """A table of random numbers in which it is known what decides."""
+    """Random features of which the decisive ones are known."""
 
     rows: Tensor  # (N, I, D): I features of D numbers
     labels: Tensor  # (N,) 0 or 1
-    strength: Tensor  # (I,) distance of the classes' means from 0; 0: it decides nothing
+    strength: Tensor  # (I,) distance of the class means from 0; 0: an irrelevant feature
     loud: Tensor  # (I,) whether the standard deviation is 2 instead of 1
 
 
 def table(seed: int, n: int) -> Table:
-    """Draw a table: features that decide are moved along a direction of their own, by the class."""
+    """Draw a table: the class moves each decisive feature along its own direction."""
     draw = torch.Generator().manual_seed(seed)
     along = nn.functional.normalize(torch.randn(FEATURES, NUMBERS, generator=draw), dim=1)
     order = torch.randperm(FEATURES, generator=draw)
@@ -54,7 +54,7 @@ class Routed(nn.Module):
     def __init__(self, over: str) -> None:
         super().__init__()
         self.axis = AXES[over]
-        size = 0.1 if over == "parents" else 1.0  # children's couplings are far below 1/2
+        size = 0.1 if over == "parents" else 1.0  # couplings over children are far below 1/2
         self.inward = nn.Parameter(torch.randn(FEATURES, NUMBERS, NUMBERS) * NUMBERS**-0.5)
         self.bias = nn.Parameter(torch.zeros(FEATURES, NUMBERS))
         self.matrices = nn.Parameter(torch.randn(FEATURES, PARENTS, NUMBERS, POSE) * size)
@@ -89,7 +89,7 @@ def trained(over: str, data: Table) -> Routed:
 
 
 def maps(network: Routed, rows: Tensor, labels: Tensor) -> tuple[float, dict[str, Tensor]]:
-    """Return the accuracy, and values (I,) of the features by each map, over test rows."""
+    """Return the accuracy on test rows, and the values (I,) of the features by each map."""
     each = torch.arange(len(rows))
 
     def margins(children: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def maps(network: Routed, rows: Tensor, labels: Tensor) -> tuple[float, dict[str
 
 
 def scores(values: Tensor, data: Table) -> list[float]:
-    """Return what a map finds: AUROC of what decides, rank correlation with it, AUROC of loud."""
+    """Return AUROC of decisive features, rank correlation with strength, and AUROC of loud ones."""
     decides = data.strength > 0
     of_rest = (data.loud[~decides], values[~decides])
     return [
@@ -133,7 +133,7 @@ def scores(values: Tensor, data: Table) -> list[float]:
 
 
 def main() -> None:
-    """Train, measure and write."""
+    """Train and measure all networks, and write the result."""
     found: dict[str, list] = {over: [] for over in AXES}
     for seed in SEEDS:
         data = table(seed, TRAIN + TEST)

@@ -1,4 +1,4 @@
-"""Draw numbers with intervals as dots in an SVG: equal numbers give equal text."""
+"""Draw numbers with intervals as dots in an SVG; equal numbers give equal files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from html import escape
 from capsviz.results import COLOURS
 
 LEFT, WIDTH, ROW, SERIES, TOP, BOTTOM = 330, 750, 14, 6, 34, 46  # pixels
-GREY = "#8C8C8C"  # of controls
+GREY = "#8C8C8C"  # for controls
 STYLE = "text{font:12px sans-serif;fill:#222}.label{text-anchor:end}.tick{text-anchor:middle}"
 
 
 class Number(str):
-    """A number as text, with its value and the ends of its interval."""
+    """A number as text, with `ends`: its value and the two ends of its interval."""
 
     ends: tuple[float, float, float]
 
@@ -25,13 +25,13 @@ class Number(str):
 
 
 def draw(axis: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """Return a picture of some series.
+    """Draw several series as an SVG, and return its text.
 
     Parameters
     ----------
-    axis   what the numbers are, with their unit.
-    names  of the series; one that begins with "control" is grey.
-    rows   a label and, for each series, a `Number`, or another text where there is none.
+    axis   label of the axis, with the unit.
+    names  names of the series; one that begins with "control" is grey.
+    rows   a label and, for each series, a `Number`; any other text is not drawn.
     """
     ends = [
         end for _, cells in rows for cell in cells if isinstance(cell, Number) for end in cell.ends

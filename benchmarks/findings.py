@@ -1,7 +1,7 @@
-"""Tables and pictures of docs/findings.md, from the shipped results.
+"""Make the tables and pictures of docs/findings.md from the shipped results.
 
-`make readme` fills in the tables and draws the pictures. Sentences are written by hand in the page;
-each finding here says whether its intervals support them.
+`make readme` fills in the tables and draws the pictures. The page's sentences are written by hand;
+each finding here tests whether its intervals support them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from capsviz.statistics.estimate import Estimate, less
 from capsviz.statistics.words import UNTRAINED, untrained_of
 
 PAGE = ROOT / "docs/findings.md"
-FOLDER = ROOT / "docs/findings"  # of the pictures
+FOLDER = ROOT / "docs/findings"  # pictures
 REPRODUCED = ROOT / "trained/reproduce"  # cards of `capsviz reproduce`
 NONE = "–"
 BY_DOSE = "couplings-by-dose-*-images.json"
@@ -60,17 +60,17 @@ class Finding(NamedTuple):
     """The table and the picture of a finding, and whether they support its sentence."""
 
     holds: bool  # whether the intervals support it
-    axis: str  # of the picture: what the plotted columns are
-    plotted: tuple[int, ...]  # columns of the table
+    axis: str  # label of the picture's axis
+    plotted: tuple[int, ...]  # columns of the table in the picture
     header: list[str]
     rows: list[list[str]]
     sources: list[str]  # files, from the root of the checkout
-    note: str = ""  # below the table
-    searches: Sequence[Search] = ()  # for its opposites
-    drawn: Sequence[list[str]] = ()  # rows of the picture, if not those of the table
+    note: str = ""  # text below the table
+    searches: Sequence[Search] = ()  # searches for counterexamples
+    drawn: Sequence[list[str]] = ()  # rows of the picture, if they differ from the table's
 
     def table(self) -> str:
-        """Return the table and what is below it, with a warning if the sentence no longer holds."""
+        """Return the table, note and searches, with a warning if the sentence no longer holds."""
         warning = "" if self.holds else "**The shipped results no longer support this.**"
         lines = "\n".join(f"- {one}" for one in self.searches)
         found = f"{sum(bool(one.found) for one in self.searches)} of {len(self.searches)} kinds"
@@ -91,7 +91,7 @@ class Finding(NamedTuple):
 
 
 def in_percent(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; the sign of a column in percent stands in its header."""
+    """Return a Markdown table; a column in percent has the unit in its header."""
     names, columns = list(header), [list(column) for column in zip(*rows, strict=True)]
     for k, cells in enumerate(columns):
         numbers = {cell for cell in cells if cell != NONE}
@@ -102,7 +102,7 @@ def in_percent(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(estimate: Estimate, digits: int = 1) -> Number:
-    """Return a share and its interval with one sign of percent: 93.7 [92.0, 95.0] %."""
+    """Return a share and its interval in percent: 93.7 [92.0, 95.0] %."""
     return _number(estimate, 100, f".{digits}f", " %")
 
 
@@ -117,7 +117,7 @@ def plain(estimate: Estimate, form: str = ".2f") -> Number:
 
 
 def gain(tested: Paired) -> Number:
-    """Return a tested difference, which is in percentage points, with its sign."""
+    """Return a tested difference in percentage points, with its sign."""
     return plain(tested.difference, "+.2f")
 
 
@@ -127,7 +127,7 @@ def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Numb
 
 
 def transplant() -> Finding:
-    """Couplings can carry the class, and the dose at which they do."""
+    """Test that couplings can carry the class, and at which dose."""
     mnist = shipped("transplant-mnist-1000-images.json")
     two = "mnist-2-iterations-10-epochs"
     each = {
@@ -198,7 +198,7 @@ def _against_transplant() -> list[Search]:
     sharp = {n: one.as_partner for n, one in exchanged.items() if one.coupling_sd.value[0] > 0.1}
     doses = dict(everywhere("transplant-*-by-dose-*", "Doses"))
     follow = {name: one for name, one in doses.items() if one.at(DONOR, 1).low > 0.1}
-    pairs = {  # by dose where an exchange alone was not measured
+    pairs = {  # from the dose result if the exchange was not measured separately
         name: np.array([one.at(kind, 1).value for kind in (DONOR, DONOR_SHUFFLED)])
         for name, one in follow.items()
     } | {
@@ -228,7 +228,7 @@ def _against_transplant() -> list[Search]:
 
 
 def iterations() -> Finding:
-    """Iterations at test time and in training."""
+    """Compare numbers of iterations at test time and in training."""
     mnist = shipped("routing-mnist-*-images.json")
     each = {name: over_runs(name, "routing") for name in ("mnist-10-epochs", "cifar10")}
     rows = []
@@ -295,17 +295,17 @@ def iterations() -> Finding:
 
 
 MARGIN = paired.MARGIN  # points of accuracy
-ONE_IMAGE = 0.01  # points, of 10,000
+ONE_IMAGE = 0.01  # points: one of 10,000 images
 AFFINE_MARGIN = 1.0  # points of accuracy on affine digits
 
 
 def _gained(gains: np.ndarray, resolution: float = 0.0) -> Paired:
-    """Return the test of gains in points, of whether there are any."""
+    """Test whether gains, in points, differ from zero."""
     return equivalence.paired(gains, np.zeros(len(gains)), MARGIN, resolution=resolution)
 
 
 def _verdicts(tested: dict[str, Paired]) -> str:
-    """Return how many comparisons of one margin have each verdict, and what they could show."""
+    """Count the verdicts of comparisons with one margin, and name their detectable differences."""
     (margin,) = {one.margin for one in tested.values()}
     verdicts = [one.verdict for one in tested.values()]
     different, equivalent, open_ = map(
@@ -318,11 +318,11 @@ def _verdicts(tested: dict[str, Paired]) -> str:
     )
 
 
-ONE_ITERATION = {"routing-1": "routing-3", "uniform": "dynamic"}  # one and three iterations
+ONE_ITERATION = {"routing-1": "routing-3", "uniform": "dynamic"}  # one -> three iterations
 
 
 def iteration_pairs() -> dict[str, list[float]]:
-    """Return, by recipe, the accuracy gained by training with three iterations, for each seed."""
+    """Return the accuracy gained by training with three iterations, by recipe, for each seed."""
     result = defaultdict(list)
     for one, three in _card_pairs():
         recipe = f"{one.parent.name}/{one.stem.rpartition('-')[0]}"
@@ -344,7 +344,7 @@ def _accuracy(path: Path) -> float:
 
 
 def by_class() -> Finding:
-    """Variance between classes, of couplings and of what they are made of."""
+    """Compare the variance between classes of couplings, pixels, capsules and votes."""
     one = shipped("parse-tree-mnist-*-images.json")
     result, untrained = one.result, one.result.networks.index(UNTRAINED)
     labels = {
@@ -369,7 +369,7 @@ def by_class() -> Finding:
         for k, source in enumerate(one.sources)
         if k
     }
-    unlearned = {  # votes less couplings
+    unlearned = {  # votes minus couplings
         name: less
         for name, one in measured.items()
         for less in [one.with_class.difference[one.networks.index(UNTRAINED), 1]]
@@ -402,9 +402,9 @@ def by_class() -> Finding:
 
 
 def with_class(shares: Estimate) -> Estimate:
-    """Return the share of a mean square that goes with the class, of shares (7,) of one run.
+    """Return the share of a mean square that depends on the class, from shares (7,) of one run.
 
-    It is the sum of two components; their intervals are added, which is wider than need be.
+    It is the sum of two components. Their intervals are added, which is conservative.
     """
     both = shares[4:6]
     return Estimate(both.value.sum(), both.ci95.sum(0), shares.n)
@@ -415,7 +415,7 @@ NARROW = {"own": OWN, "type": "a matrix for each type", "shared": "one matrix fo
 
 
 def stays() -> Finding:
-    """Couplings of a shifted digit, and accuracy, by how positions share their matrices."""
+    """Compare couplings of a shifted digit, and accuracy, by sharing of matrices over positions."""
     each = {
         f"narrow stem, {label}": over_runs(f"mnist-matrices-{kind}", "parse-tree")
         for kind, label in NARROW.items()
@@ -428,14 +428,14 @@ def stays() -> Finding:
         f"narrow stem, {label}": _affine(f"mnist-matrices-{kind}") for kind, label in NARROW.items()
     }
     drawn = {}
-    own, tied = {}, {}  # networks whose positions have their own matrices, and that share them
+    own, tied = {}, {}  # networks whose positions have their own matrices, or share them
     for name, one in each.items():
         found = {name: (OWN not in name, one.result.correlation[0])}
         controls, controlled = one.result.controls or (), one.result.controlled or ()
         for control, values in zip(controls, controlled, strict=True):
             if control == UNTRAINED:
                 found[f"{name}, untrained"] = OWN not in name, values
-            elif name == f"`mnist`, {OWN}":  # random matrices of one network are enough
+            elif name == f"`mnist`, {OWN}":  # random matrices are shown for one network
                 found[f"`mnist`, {control}"] = control.endswith("shared"), values
         for label, (shares, (moved, same, other)) in found.items():
             (tied if shares else own)[label] = (same, moved)
@@ -489,7 +489,7 @@ def _affine(recipe: str) -> list[Estimate]:
 
 
 def _sharing() -> list[dict[str, Paired]]:
-    """Return what sharing does to the accuracy inside and outside, in all pairs of recipes."""
+    """Test the effect of sharing on the accuracy inside and outside, in all pairs of recipes."""
     pairs = {
         NARROW[kind]: ("mnist-matrices-own", f"mnist-matrices-{kind}") for kind in list(NARROW)[1:]
     }
@@ -507,12 +507,13 @@ def _sharing() -> list[dict[str, Paired]]:
 
 
 SLIM, EPOCHS = "mnist-slim-", "-10-epochs"
-WITH_CROSS_ENTROPY = ("inverted_attention", "self_routing", "variational")  # as without capsules
+# Routings that train by cross-entropy, as networks without capsules do.
+WITH_CROSS_ENTROPY = ("inverted_attention", "self_routing", "variational")
 POOLED = "pooled"  # the stem without capsules
 
 
 def _slim(name: str) -> str:
-    """Return the recipe of ten epochs of a routing, or of pooling, on the slim stem."""
+    """Return the ten-epoch recipe of a routing, or of pooling, on the slim stem."""
     return f"{SLIM}{name}{EPOCHS}"
 
 
@@ -522,7 +523,7 @@ def _nine() -> list[str]:
 
 
 def sharpness() -> Finding:
-    """Sharpness and accuracy of nine routings."""
+    """Compare sharpness and accuracy of nine routings."""
     networks = {row.network.name: row.network for row in leaderboard.table()}
     known = {name: networks[_slim(name)] for name in _nine()}
     pooled = networks[_slim(POOLED)]
@@ -603,19 +604,19 @@ def sharpness() -> Finding:
 
 
 def _after_training(recipe: str) -> np.ndarray:
-    """Return the accuracies of the first three runs of a recipe, six epochs of 10,000 images."""
-    same = {f"{SLIM}dynamic-decoder": "mnist-capsules-decoder"}  # of which there are ten runs
+    """Return the accuracies of the first three runs of a recipe: six epochs of 10,000 images."""
+    same = {f"{SLIM}dynamic-decoder": "mnist-capsules-decoder"}  # same recipe, with ten runs
     return np.array(list(accuracies(same.get(recipe, recipe)).values())[:3]) / 100
 
 
 def _after_four_epochs(routing: str) -> np.ndarray:
-    """Return the accuracies of three runs of a routing on 10,000 images."""
+    """Return the accuracies of three runs of a routing: four epochs of 10,000 images."""
     runs = (REPRODUCED / f"4-epochs/{SLIM}{routing}-{seed}.json" for seed in range(3))
     return np.array([*map(_accuracy, runs)])
 
 
 def _cifar10(routing: str) -> Estimate:
-    """Return the accuracy of one run, over its test images."""
+    """Return the accuracy of one run on CIFAR-10, with its interval over test images."""
     name = "cifar10-resnet" if routing == "dynamic" else f"cifar10-resnet-{routing}"
     card = json.loads((REPRODUCED / f"15-epochs/{name}-0.json").read_text(encoding="utf-8"))
     test = card["results"]["test"]
@@ -623,7 +624,7 @@ def _cifar10(routing: str) -> Estimate:
 
 
 def _paired(one: np.ndarray, other: np.ndarray, margin: float, resolution: float = 0.0) -> Paired:
-    """Return the test of two recipes' shares over runs of equal seed, in percentage points."""
+    """Test the difference of two recipes' shares, in percentage points, paired by seed."""
     return equivalence.paired(100 * one, 100 * other, margin, resolution=resolution)
 
 
@@ -632,7 +633,7 @@ def _label(name: str) -> str:
 
 
 def maps() -> Finding:
-    """Maps of routing, judged in pixels and at positions."""
+    """Evaluate routing maps by pixels and by positions."""
     stem = "faithfulness-{}-100-images.json"
     pixels = shipped(stem.format("mnist-pixels"))
     each = {
@@ -737,7 +738,7 @@ def _against_maps() -> list[Search]:
 
 
 def lawful() -> Finding:
-    """Poses of rotated digits."""
+    """Test whether poses of rotated digits follow an affine map."""
     one = shipped(LAWS)
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
@@ -779,7 +780,7 @@ def lawful() -> Finding:
 
 
 def _against_lawful() -> list[Search]:
-    """Search in networks of which the pose of the true class is the first source."""
+    """Search networks whose first source is the pose of the true class."""
     known = dict(everywhere("equivariance-*", "Result"))
     gains = {name: gain for name, one in known.items() for _, gain in columns.over_untrained(one)}
     pixels, directions = (
@@ -807,7 +808,7 @@ def _against_lawful() -> list[Search]:
 
 
 def affine() -> Finding:
-    """Inside and outside the training shift range."""
+    """Compare accuracies inside and outside the training shift range."""
     inside, outside = {}, {}
     for name in (POOLED, *_nine()):
         inside[name], outside[name] = _affine(_slim(name))
@@ -819,7 +820,7 @@ def affine() -> Finding:
         }
         for where in (inside, outside)
     )
-    routed = [  # less uniform couplings, inside and outside
+    routed = [  # minus uniform couplings, inside and outside
         {
             _label(name): _paired(one.runs, where["uniform"].runs, AFFINE_MARGIN)
             for name, one in where.items()
@@ -917,7 +918,7 @@ def _range(differences: dict[str, Paired]) -> str:
 
 EXCHANGED, ANOTHER = "quarters exchanged", "lower half of another class"
 SHIFTED, WHOLE = "lower half shifted", "control: whole digit shifted"
-BROKEN = {  # kinds of a result, and as the page has them
+BROKEN = {  # kind in a result -> label on the page
     "quarters exchanged": EXCHANGED,
     "halves of two classes": ANOTHER,
     "lower half shifted": SHIFTED,
@@ -927,25 +928,26 @@ BROKEN = {  # kinds of a result, and as the page has them
 
 
 CAPSULES, WITH_DECODER = "mnist-capsules-plain", "mnist-capsules-decoder"
-CROSS_ENTROPY = "mnist-capsules-cross-entropy"  # of capsules with the loss of the others
+CROSS_ENTROPY = "mnist-capsules-cross-entropy"  # capsules with the loss of networks without them
 RESNET = "mnist-resnet-small-fp32"
 SAME_LOSS = " (both with cross-entropy)"
 ENTROPIC_POOLING, ENTROPIC_RESNET = f"pooling{SAME_LOSS}", f"a ResNet{SAME_LOSS}"
-WITHOUT_CAPSULES = {  # and its capsule network of equal parameters, both trained on 10,000 images
+# label -> (network, capsule network with as many parameters), both trained on 10,000 images
+WITHOUT_CAPSULES = {
     "pooling": ("mnist-pooling-plain", CAPSULES),
     "wider pooling (capsules with a decoder)": ("mnist-pooling-decoder", WITH_DECODER),
     "a ResNet": (RESNET, CAPSULES),
     ENTROPIC_POOLING: ("mnist-pooling-plain", CROSS_ENTROPY),
     ENTROPIC_RESNET: (RESNET, CROSS_ENTROPY),
 }
-SERIES = "mnist-slim-max-min-decoder-fp32"  # of three runs, attacked past a detector
+SERIES = "mnist-slim-max-min-decoder-fp32"  # three runs, attacked with a detector in place
 NEAREST = "pixels: nearest image"
 LENGTH, SHARE = "length", "share"  # scores of capsules
-Leads = dict[tuple[str, str], dict[str, Estimate]]  # of network and score, by change
+Leads = dict[tuple[str, str], dict[str, Estimate]]  # (network, score) -> change -> lead
 
 
 def broken() -> Finding:
-    """Digits with exchanged or shifted parts."""
+    """Compare the detection of digits with exchanged or shifted parts."""
     one = shipped("parts-mnist-*-images.json")
     resnet = one.result.scores.index("mnist-resnet: largest score")
     runs = {
@@ -986,7 +988,7 @@ def broken() -> Finding:
         for label in (EXCHANGED, ANOTHER, SHIFTED)
     )
     cost = lead(*(np.array(list(accuracies(name).values())) for name in (CROSS_ENTROPY, CAPSULES)))
-    as_trained = [  # by the score that the loss trains
+    as_trained = [  # with the score that the loss trains
         some
         for (other, score), some in leads.items()
         if (score == SHARE) == other.endswith(SAME_LOSS)
@@ -1017,12 +1019,12 @@ def broken() -> Finding:
 
 
 def lead(one: np.ndarray, other: np.ndarray) -> Estimate:
-    """Return the mean of one less the other, which are of runs of equal seed."""
+    """Return the mean difference of two recipes, paired by seed."""
     return equivalence.paired(one, other, MARGIN).difference
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:
-    """Return one less the other, paired by run; of too few runs, from end to end of intervals."""
+    """Return one minus the other, paired by run; for too few runs, by the ends of the intervals."""
     if one.training_runs < equivalence.FEWEST:
         ends = np.array([one.low - other.high, one.high - other.low])
         return Estimate(one.value - other.value, ends)
@@ -1060,7 +1062,7 @@ def _against_broken(leads: Leads, single: dict[str, Estimate]) -> list[Search]:
 
 
 def detection() -> Finding:
-    """Detection of attacks by reconstruction."""
+    """Evaluate the detection of attacks by reconstruction."""
     sources = {
         "mnist": shipped("detect-mnist-*.json"),
         "mnist-attention": shipped("leaderboard/mnist-attention/detect-*.json"),
@@ -1116,7 +1118,7 @@ def detection() -> Finding:
 
 
 def binding() -> Finding:
-    """Couplings scored against the truth of which part belongs to which whole."""
+    """Score couplings by the true assignment of parts to wholes."""
     every, rows = bound(), {}
     known = {label: one.result for label, one in every.items()}
     for label, result in known.items():
@@ -1157,16 +1159,16 @@ def binding() -> Finding:
     )  # fmt: skip
 
 
-ALL_PARTS, SAME_PARTS = 0, 2  # which positions an AUROC is over
+ALL_PARTS, SAME_PARTS = 0, 2  # index of the subset of positions of an AUROC
 
 
 def _less(result, score: str, other: str, where: int = ALL_PARTS) -> Estimate:
-    """Return the AUROC of a score less that of another."""
+    """Return the AUROC of a score minus that of another."""
     return difference(_area(result, score, where), _area(result, other, where))
 
 
 def _area(result, name: str, where: int = ALL_PARTS) -> Estimate:
-    """Return the AUROC of a score for the whole of a position."""
+    """Return the AUROC of a score for the assignment of positions to wholes."""
     return result.assignment[result.scored.index(name), where]
 
 

@@ -1,11 +1,11 @@
-"""Random inputs of every kind that people bring: never a traceback, never a silent success.
+"""Test random inputs of every kind: none may end in a traceback or a silent mistake.
 
     python -m benchmarks.fuzz --minutes 10             # or --inputs 200, as in .ci/run
     python -m benchmarks.fuzz --seed 17 --kind cards   # one input again
 
-An input is made from its seed in an empty folder. It must end in a result, or in one line that
-click prints, with exit status 1 or 2. A result must be of the data that were given: pictures are
-counted, weights and images compared. Prints a table of the ends, and each failure with its seed.
+An input is made from its seed in an empty folder. It must end in a result, or in an error of one
+line with exit status 1 or 2. A result must be of the given data: pictures are counted, weights and
+images are compared. Prints a table of the outcomes, and each failure with its seed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training.run import prepare
 from capsviz.training.train import build_model
 
-SLOW_S = 30  # an input that takes longer is stopped, and counted apart
+SLOW_S = 30  # an input that takes longer is stopped and counted as slow
 MODES = ("L", "RGB", "RGBA", "P", "1", "I;16", "F", "CMYK", "LA")
 ENDINGS = ("png", "jpg", "gif", "bmp", "tiff", "webp", "PNG", "jfif")
 OTHER_FILES = ("Thumbs.db", "._a.png", ".DS_Store", "notes.txt", "a.csv", "broken.png", "c.heic")
@@ -67,7 +67,7 @@ class Refused(Exception):  # noqa: N818  # it is a good end
 
 
 def command(*words: object) -> str:
-    """Run a command; return stdout and stderr, or raise Refused, or whatever it raised."""
+    """Run a command and return its output; raise Refused for an error in one line, or its crash."""
     done = CliRunner().invoke(main, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -82,7 +82,7 @@ def command(*words: object) -> str:
 
 @contextmanager
 def in_words():
-    """Turn what is one line at the command line into Refused; anything else is raised."""
+    """Turn errors that the command line reports in one line into Refused; raise all others."""
     try:
         with errors():
             yield
@@ -93,7 +93,7 @@ def in_words():
 
 
 def picture(draw: random.Random, path: Path) -> bool:
-    """Write a picture of a random mode, size and format; return whether it is whole."""
+    """Write a picture of a random mode, size and format; return whether it is undamaged."""
     size = draw.choice([(1, 1), (28, 28), (5, 40), (64, 48), (300, 200)])
     pixels = np.frombuffer(draw.randbytes(size[0] * size[1]), np.uint8).reshape(size[::-1])
     mode, kind = draw.choice(MODES), path.suffix[1:].lower()
@@ -113,7 +113,7 @@ def picture(draw: random.Random, path: Path) -> bool:
 
 
 def folders(draw: random.Random, folder: Path) -> str:
-    """Use class folders with other files beside; every undamaged picture must be counted."""
+    """Load class folders that contain other files, too; every undamaged picture must be counted."""
     splits = draw.choice(SPLITS)
     usual = draw.random() < 0.7
     classes = draw.sample(CLASSES[:8] if usual else CLASSES, draw.randint(1 + usual, 4))
@@ -162,7 +162,7 @@ def arrays(draw: random.Random, folder: Path) -> str:
                 tensors.append(torch.from_numpy(values) if numeric else values)
             try:
                 part = data.Dataset(*tensors, ("a", "b", "c"), "mine", "test")
-            except TypeError as error:  # which says what was expected
+            except TypeError as error:  # its message says what was expected
                 raise ValueError(str(error)) from error
         given = np.sort(images.astype(int) * (255 if images.dtype == bool else 1), axis=None)
         read = np.sort(part.images.numpy().astype(int), axis=None)  # channels may come first now
@@ -184,7 +184,7 @@ def arrays(draw: random.Random, folder: Path) -> str:
 
 
 def mutated(draw: random.Random, value, depth: int = 0):
-    """Change one thing in a JSON document: a value replaced, dropped, or of another type."""
+    """Change one value in a JSON document: replace it, drop it, or change its type."""
     if isinstance(value, dict) and value and (depth == 0 or draw.random() < 0.8):
         key, copied = draw.choice(list(value)), dict(value)
         if draw.random() < 0.2:
@@ -204,7 +204,7 @@ def _text(draw: random.Random, document) -> str:
 
 
 def cards(draw: random.Random, folder: Path) -> str:
-    """Use a card with one thing changed; what it says of the weights must stay true."""
+    """Use a card with one change; it must still describe the weights, or be refused."""
     network = CapsNet((1, 28, 28), 10, types=1, channels=2, reconstruction_weight=0.0)
     path = checkpoint.save(folder / "a.safetensors", network, {"dataset": {"name": "digits"}})
     card = json.loads(path.with_suffix(".json").read_text())
@@ -223,7 +223,7 @@ def cards(draw: random.Random, folder: Path) -> str:
 
 
 def checkpoints(draw: random.Random, folder: Path) -> str:
-    """Load weights as a script may leave them; what is loaded must be what was saved."""
+    """Load weights in a format that a script may write; they must equal the saved ones."""
 
     def build():
         parts = {"conv": nn.Conv2d(1, 2, 3), "norm": nn.BatchNorm2d(2), "caps": nn.Linear(2, 3)}
@@ -263,7 +263,7 @@ def checkpoints(draw: random.Random, folder: Path) -> str:
 
 
 def results(draw: random.Random, folder: Path) -> str:
-    """Print a result with one thing changed."""
+    """Print a result with one change."""
     source = draw.choice(SMALL_RESULTS)
     path = folder / source.name
     path.write_text(_text(draw, mutated(draw, json.loads(source.read_text()))))
@@ -310,7 +310,7 @@ LINES = (
 
 
 def command_lines(draw: random.Random, folder: Path) -> str:
-    """Run a command with words that are replaced, dropped, doubled or exchanged."""
+    """Run a command with words that are replaced, dropped, inserted or appended."""
     picture(draw, folder / "a.png")
     known = {"picture": folder / "a.png", "result": draw.choice(SMALL_RESULTS), "folder": folder}
     words = draw.choice(LINES).format(**known).split()
@@ -341,7 +341,7 @@ KINDS: dict[str, Callable[[random.Random, Path], str]] = {
 
 
 def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
-    """Make one input and use it; return its kind, how it ended, and for a failure why."""
+    """Make one input and use it; return its kind, its outcome, and the reason of a failure."""
 
     def stop(*_):
         raise SlowError
@@ -361,7 +361,7 @@ def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
             return kind, "slow", ""
         except AssertionError as error:
             return kind, "FAILED", str(error)
-        except Exception as error:  # which a user would see as a traceback
+        except Exception as error:  # a user would see a traceback
             frames = [
                 f for f in traceback.extract_tb(error.__traceback__) if "capsviz" in f.filename
             ]
@@ -373,8 +373,8 @@ def attempt(seed: int, kind: str | None = None) -> tuple[str, str, str]:
 
 
 def run(seeds, seconds: float, kind: str | None = None) -> Counter:
-    """Try inputs until the time is over; print failures, and a table of the ends by kind."""
-    command("describe", "--checkpoint", "digits")  # imports what must not be stopped half-way
+    """Try inputs until the time is over; print failures, and a table of the outcomes by kind."""
+    command("describe", "--checkpoint", "digits")  # imports that the timer must not interrupt
     end, counts = time.perf_counter() + seconds, Counter()
     for seed in seeds:
         if time.perf_counter() > end:
@@ -394,7 +394,7 @@ def run(seeds, seconds: float, kind: str | None = None) -> Counter:
 
 
 def cli() -> None:
-    """Read the arguments; the exit status is 1 if an input failed."""
+    """Run the command line; the exit status is 1 if an input failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, help="Try inputs for so long.")
     parser.add_argument("--inputs", type=int, help="Try so many inputs.")

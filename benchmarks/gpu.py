@@ -1,12 +1,12 @@
-"""Speed on one GPU: `python -m benchmarks.gpu`.
+"""Measure the speed on one GPU: `python -m benchmarks.gpu`.
 
 steps   milliseconds of a training step of the floor, capsviz and the literal network, by batch and
-        precision; of capsviz launch by launch, and as one CUDA graph, as in training.
+        precision; capsviz is timed with separate launches and, as in training, as one CUDA graph.
 epochs  seconds of an epoch of MNIST and images per second, by batch.
 
-Every measurement is a JSON of its own in --folder, so an interrupted run goes on where it stopped;
-a failure is recorded and tried again by the next run. fp32 is as in training: a GPU may convolve in
-TF32. Autocast makes even the votes of the literal network bf16.
+Each measurement writes its own JSON to --folder, so an interrupted run resumes where it stopped. A
+failure is recorded, and the next run tries it again. As in training, fp32 allows convolutions in
+TF32. With autocast, even the votes of the literal network are bf16.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS, WARM = 20, 10
 
 
 def steps(device: torch.device, batch: int, precision: str) -> dict:
-    """Return median milliseconds of a training step of every contender, taking turns."""
+    """Return the median milliseconds of a training step of each contender, timed in turn."""
     torch.manual_seed(0)
     networks = {"floor": Floor(), "plain floor": Floor(plain=True), "literal": literal(CapsNet())}
     networks |= {"capsviz launches": CapsNet()}
@@ -67,7 +67,7 @@ def epochs(device: torch.device, batch: int, name: str, limit: int | None) -> di
 def queue(
     device: torch.device, batches: list[int], recipe: str, limit: int | None
 ) -> dict[str, Callable[[], dict]]:
-    """Return every measurement by its name."""
+    """Return all measurements by name."""
     jobs: dict[str, Callable[[], dict]] = {
         f"steps-{batch}-{kind}": partial(steps, device, batch, kind)
         for kind in ("bf16", "fp32")
@@ -79,7 +79,7 @@ def queue(
 
 
 def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device) -> None:
-    """Run what has no file yet; a failure is written down and does not stop the rest."""
+    """Run the measurements that have no file yet; record a failure and continue."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, measure in queue.items():
         path = folder / f"gpu-{name}.json"
@@ -87,7 +87,7 @@ def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device
             continue
         try:
             result = measure()
-        except Exception as error:  # compilers and drivers raise what they like
+        except Exception as error:  # compilers and drivers raise errors of many types
             result = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         print(name, result, flush=True)
         result |= {"hardware": hardware(device), "provenance": provenance(None, str(device))}
@@ -95,7 +95,7 @@ def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device
 
 
 def main() -> None:
-    """Run the queue."""
+    """Run the measurements that the command line chooses."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--device", default="cuda")
     options.add_argument("--folder", type=Path, default=Path("runs/gpu"))

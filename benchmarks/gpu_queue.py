@@ -1,11 +1,11 @@
-"""Trainings for the minutes of a GPU, by priority: `python -m benchmarks.gpu_queue work`.
+"""Train networks by priority in limited time on a GPU: `python -m benchmarks.gpu_queue work`.
 
-    work --folder F [--seconds N] [--only PATTERN]    train what nobody has begun in F
-    pack --folder F --output OUT [--weights PATTERN]     archives of weights, cards and curves
+    work --folder F [--seconds N] [--only PATTERN]      train the jobs that are not begun in F
+    pack --folder F --output OUT [--weights PATTERN]    archive weights, cards and curves
 
-Several `work` processes share one folder: each takes the next job that none has begun, and begins
-none that would not end in time, judged by those of its group that have ended. A job that fails
-leaves its error in NAME/failed.txt.
+Several `work` processes can share one folder: each takes the next job that is not begun. A job is
+skipped if it would not end in time, judged by the finished jobs of its group. A failed job writes
+its error to NAME/failed.txt.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from capsviz.training import run as pipeline
 from capsviz.training.recipe import Recipe
 from capsviz.transforms.augment import to_float
 
-ARCHIVE_BYTES, MOST = 15_500_000, 4  # of one archive before compression, and archives
+ARCHIVE_BYTES, MOST = 15_500_000, 4  # size of an archive before compression; number of archives
 
 SLIM = "mnist-slim-{}-10-epochs"
 NARROW = {"batch_size": 128, "learning_rate": 2e-3, "schedule": "linear", "warmup_epochs": 0.25}
 OWN_OPTIONS = {"em": {"floor": 1.0}, "variational": {"vote_std": 0.01}}  # as in `routings`
-POSITIONS = 24**2  # of the narrow stem on images of `assemblies`
+POSITIONS = 24**2  # feature map positions of the narrow stem on images of `assemblies`
 
 
 def jobs() -> dict[str, tuple[str | None, dict]]:
-    """Return source and flags of `training.run.prepare` by name, in order of priority."""
+    """Return the arguments of `training.run.prepare` by name, in order of priority."""
     found: dict[str, tuple[str | None, dict]] = {}
     for seed in range(3):
         found[f"strong-{seed}"] = "mnist-attention", {
@@ -45,7 +45,7 @@ def jobs() -> dict[str, tuple[str | None, dict]]:
         }  # fmt: skip
     for seed, name in product(range(3, 6), (*routing.available(), "pooled")):
         found[f"{SLIM.format(name)}-{seed}"] = SLIM.format(name), {"seed": seed}
-    for seed in range(3, 6):  # without capsules, of as many parameters
+    for seed in range(3, 6):  # networks without capsules, with equally many parameters
         equal = {
             "pooled-equal": {"options": {"types": 65}},
             "resnet-equal": {"model": "resnet", "options": {"channels": [18, 36, 75]}},
@@ -58,7 +58,7 @@ def jobs() -> dict[str, tuple[str | None, dict]]:
 
 
 def on_assemblies(distance: str, seed: int, transform: str) -> dict[str, tuple[None, dict]]:
-    """Return all routings on the narrow stem, and two networks with as many weights."""
+    """Return jobs for all routings on the narrow stem, and two networks with as many weights."""
     terms = {
         **NARROW, "dataset": "assemblies", "dataset_options": {"distance": distance},
         "epochs": 12, "shift_px": 0, "precision": "bf16", "seed": seed,
@@ -85,7 +85,7 @@ RESNET = {True: [54, 108, 216], False: [9, 18, 37]}
 
 
 def work(folder: Path, seconds: float, guess: float, only: str, device: str, trial: dict) -> None:
-    """Train one job after the other, as long as there is time; `guess` is of the first in s."""
+    """Train jobs in turn while there is time; `guess` is the time in s of a group's first job."""
     ends = time.time() + seconds
     for name, (source, flags) in jobs().items():
         place, group = folder / name, name.rsplit("-", 1)[0]
@@ -105,13 +105,13 @@ def work(folder: Path, seconds: float, guess: float, only: str, device: str, tri
             took = time.time() - begin
             (place / "seconds.txt").write_text(f"{took}")
             print(f"{name}: {card['results']['test']['accuracy']:.4f}, {took:.1f} s", flush=True)
-        except Exception:  # the next one may do
+        except Exception:  # the next job may succeed
             (place / "failed.txt").write_text(traceback.format_exc())
             print(f"{name}: {traceback.format_exc().splitlines()[-1]}", flush=True)
 
 
 def outside(place: Path, recipe: Recipe, device: str) -> dict[str, float]:
-    """Return the accuracy on other rotations and other pairs of parts, and write it beside."""
+    """Return the accuracy on other rotations and other pairs of parts; write it to outside.json."""
     (path,) = place.glob(f"{place.name}.safetensors")
     model, found = checkpoint.load(path, device=device), {}
     for split in ("test-outside", "test-combinations"):
@@ -123,15 +123,15 @@ def outside(place: Path, recipe: Recipe, device: str) -> dict[str, float]:
 
 
 def expected(folder: Path, group: str, guess: float) -> float:
-    """Return the longest time of the group's jobs that have ended, without one a guess."""
+    """Return the longest time of the group's finished jobs, or the guess if there is none."""
     times = [float(path.read_text()) for path in folder.glob(f"{group}-*/seconds.txt")]
     return max(times, default=guess)
 
 
 def pack(folder: Path, output: Path, only: str, weights: str) -> None:
-    """Write what is to be kept of the ended jobs into as many archives as may come back.
+    """Write the results of finished jobs into at most `MOST` archives.
 
-    `only` and `weights` are patterns of the jobs, and of those whose weights are kept.
+    `only` and `weights` are patterns of the jobs, and of those whose weights are included.
     """
     files = [
         path
@@ -157,7 +157,7 @@ def pack(folder: Path, output: Path, only: str, weights: str) -> None:
 
 
 def main() -> None:
-    """Run one of both commands."""
+    """Run one of the commands work, pack and list."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("command", choices=("work", "pack", "list"))
     options.add_argument("--folder", type=Path, default=Path("runs/gpu-queue"))

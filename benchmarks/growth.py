@@ -1,9 +1,9 @@
-"""How time and memory of commands grow with images, their size, capsules, classes and layers.
+"""Measure how time and memory of commands grow with images, image size, capsules, classes, layers.
 
-`python -m benchmarks.growth` runs each point in a process of its own, of 28 x 28 pixels and 10
-classes if nothing else is said: over images with the shipped `mnist`, else with an untrained
-network and 100 images. It goes on where it stopped, and draws docs/growth.pdf and .png. With the
-CPU build of PyTorch it measures the commands over images alone, for a table.
+`python -m benchmarks.growth` runs each point in a separate process. Defaults are 28 x 28 pixels and
+10 classes. The sweep over images uses the shipped `mnist`, all others an untrained network and 100
+images. An interrupted series resumes where it stopped. Draws docs/growth.pdf and .png. With the CPU
+build of PyTorch, it measures the commands over images only, for a table.
 """
 
 import json
@@ -36,8 +36,8 @@ FIGURES = "figures --n"
 COMMANDS = {"routing --n": "routing --n {n}", "transplant --n": "transplant --n {n}",
             "check": "check", FIGURES: "figures --n {n}"}  # fmt: skip
 SETTINGS = {"n": 100, "size": 28, "children": 1008, "classes": 10}
-POINT = "CAPSVIZ_GROWTH"  # environment variable of a process
-POSITIONS = 36  # of primary capsules in 28 x 28 pixels
+POINT = "CAPSVIZ_GROWTH"  # environment variable that passes a point to its process
+POSITIONS = 36  # of primary capsules for 28 x 28 pixels
 
 
 class Layer(nn.Module):
@@ -96,7 +96,7 @@ def images(n: int, size: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trace(keep: tuple[str, ...] | None, shipped: bool) -> None:
-    """Trace a network, in a process of its own."""
+    """Trace the network of a point; runs in a separate process."""
     import capsviz
 
     at = json.loads(os.environ[POINT])
@@ -109,7 +109,10 @@ def trace(keep: tuple[str, ...] | None, shipped: bool) -> None:
 
 
 def points() -> list[dict]:
-    """Return every command at every value; `check` looks at 64 images, and `figures` is long."""
+    """Return the points to measure.
+
+    `check` is not swept over images, because it always uses 64; `figures` is slow, so it has few.
+    """
     found = [
         {"network": name, "sweep": sweep, "value": value}
         for sweep, values in VALUES.items()
@@ -122,7 +125,7 @@ def points() -> list[dict]:
 
 
 def measure(network: str, sweep: str, value: int) -> dict:
-    """Return seconds and the peak of memory of a process; `refused` says why it did not run."""
+    """Return seconds and peak memory of a process; `refused` is its error if it failed."""
     at, shipped = {**SETTINGS, sweep: value}, sweep == "n"
     with tempfile.TemporaryDirectory() as folder:
         if network in TRACED:
@@ -154,7 +157,7 @@ def measure(network: str, sweep: str, value: int) -> dict:
 
 
 def main() -> None:
-    """Measure what is missing, then draw."""
+    """Measure the missing points, then draw all."""
     given = options(__doc__)
     lines = fill(RESULT, [] if given.draw else points(), measure, again=given.again)
     if CUDA:

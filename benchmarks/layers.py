@@ -2,10 +2,11 @@
 
     python -m benchmarks.layers
 
-The layer of the paper's network on MNIST: 1,152 primary capsules of 8 numbers, 10 class capsules
-of 16, and a matrix for each pair; forward and backward of 128 images, three iterations if a routing
-iterates. Contenders take turns in one process, and memory is that of a new process each. "Literal"
-keeps the votes in memory, and what autograd needs of every iteration, as public code does.
+The layer is that of the paper's network on MNIST: 1,152 primary capsules of 8 numbers, 10 class
+capsules of 16, and a matrix for each pair. A step is forward and backward of 128 images, with three
+iterations if a routing iterates. Contenders are timed in turn in one process; memory is measured in
+a new process each. "Literal" keeps the votes in memory, and everything that autograd needs in each
+iteration, as public code does.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.computation import literal
 
 B, I, J, D, E = 128, 1152, 10, 8, 16
-MEASURED = 7  # steps of which the memory is the median
-FIRST = "dynamic"  # that the others are compared with
-# What is freed goes back to the system at once: else what the allocator keeps is counted, too.
+MEASURED = 7  # memory is the median over so many steps
+FIRST = "dynamic"  # the routing that the others are compared with
+# Freed memory returns to the system at once: otherwise memory kept by the allocator is counted.
 TRIMMED = dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), "131072")
 
 
@@ -48,12 +49,12 @@ def step(name: str, *, by_votes: bool = False):
 
 
 def names() -> list[str]:
-    """Return the routings, first the one that the others are compared with."""
+    """Return all routings, with the one for comparison first."""
     return [FIRST, *(name for name in routing.available() if name != FIRST)]
 
 
 def memory(name: str, *flags: str) -> float:
-    """Return the median of bytes that a step needs beyond layer and inputs, in a new process."""
+    """Return the median bytes that a step needs beyond layer and inputs, in a new process."""
     return json.loads(python("-m", "benchmarks.layers", "--memory", name, *flags, **TRIMMED))
 
 
@@ -62,7 +63,7 @@ def memory(name: str, *flags: str) -> float:
 @click.option("--memory", "alone", help="Print the bytes that a step by this routing takes.")
 @click.option("--literal", "by_votes", is_flag=True)
 def command(rounds, alone, by_votes):
-    """Measure, and write the result file."""
+    """Measure time and memory, and write the result file."""
     if alone:
         run = step(alone, by_votes=by_votes)
         run()

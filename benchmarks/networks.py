@@ -1,4 +1,4 @@
-"""What capsviz is measured against: the floor, and a literal transcription of the paper."""
+"""Networks that capsviz is compared with: the floor, and a literal transcription of the paper."""
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,10 @@ VOTE_TENSORS = 17  # tensors as large as the votes, at the peak of a literal ste
 
 
 class Floor(nn.Module):
-    """The two convolutions of CapsNet and a squash: what no CapsNet can do without.
+    """The two convolutions of CapsNet and a squash, which every CapsNet needs.
 
-    No routing, no class capsules, no decoder; the loss is the mean square of the primary capsules.
-    `plain` convolves as `nn.Conv2d` does by itself, else as capsviz does.
+    There is no routing, class capsule or decoder; the loss is the mean square of the primary
+    capsules. `plain` convolves by `nn.Conv2d`, otherwise by the convolutions of capsviz.
     """
 
     def __init__(self, image_shape: tuple[int, int, int] = (1, 28, 28), *, plain: bool = False):
@@ -42,11 +42,14 @@ class Floor(nn.Module):
 
 
 class Literal(CapsNet):
-    """CapsNet with the paper's text in place of our fast parts: plain convolutions, every tensor
-    held, automatic differentiation. Its weights are the same from the same seed."""
+    """CapsNet written as in the paper's text, without the fast parts of capsviz.
+
+    It uses plain convolutions and automatic differentiation, and keeps every tensor. The same seed
+    gives the same weights as in `CapsNet`.
+    """
 
     def training_bytes(self, batch: int) -> int:
-        """Return the memory of training with a batch, about: ours, and that of all held votes."""
+        """Estimate the memory of training with a batch: that of CapsNet plus that of all votes."""
         c = self.settings
         votes = 4 * batch * c.children * c.classes * c.class_dimensions
         return super().training_bytes(batch) + VOTE_TENSORS * votes
@@ -70,7 +73,7 @@ class Literal(CapsNet):
 
 
 def literal(network: CapsNet) -> Literal:
-    """Return the same network with the same weights, computed as the paper's text says."""
+    """Return the `Literal` network with the same weights."""
     twin = Literal(**network.config)
     twin.load_state_dict(network.state_dict())
     return twin

@@ -1,8 +1,8 @@
 """Compare the accuracy of the fast path with a literal transcription: two epochs, three seeds.
 
-`python -m benchmarks.parity` trains both on MNIST by the shipped recipe, cut to two epochs: from
-the same initial weights, with the same batches in the same order. The literal network runs in
-float32, capsviz in bf16, as it does by default where the processor has it.
+`python -m benchmarks.parity` trains both on MNIST by the shipped recipe, cut to two epochs, from
+the same initial weights and with the same batches. The literal network runs in float32, capsviz in
+bf16, which is its default if the processor supports it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PATHS = {"literal": "fp32", "capsviz": "bf16"}
 
 
 def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> dict:
-    """Train one network and evaluate it once; an interrupted training goes on."""
+    """Train one network and evaluate it once; resume an interrupted run."""
     _, recipe = pipeline.prepare("mnist", {"epochs": epochs, "seed": seed, "limit": limit})
     recipe = replace(recipe, precision=PATHS[path], keep="last")
     splits = {split: data.load("mnist", split) for split in data.SPLITS}
@@ -54,12 +54,12 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
 
 
 def accuracies(lines: list[dict]) -> dict[str, np.ndarray]:
-    """Return the accuracies of each path, in the order of its seeds."""
+    """Return the accuracies of each path, in order of seeds."""
     return {path: np.array([x["accuracy"] for x in lines if x["path"] == path]) for path in PATHS}
 
 
 def main() -> None:
-    """Run what is missing and gather."""
+    """Train the missing runs, and write all results to one file."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--epochs", type=int, default=2)
     options.add_argument("--seeds", type=int, default=3)

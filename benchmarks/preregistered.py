@@ -1,4 +1,4 @@
-"""The verdicts of docs/preregistered.md, from trained/seeds; `make readme` fills them in."""
+"""Make the verdicts of docs/preregistered.md from trained/seeds; `make readme` fills them in."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ BROKEN = ("quarters exchanged", "halves of two classes", "lower half shifted")
 
 
 class Value(NamedTuple):
-    """A value of the plans, in percentage points or as AUROC, and its margin there."""
+    """A measured value of the plans, in percentage points or as AUROC."""
 
-    margin: float
-    analysis: str = ""  # none: the accuracy, which is in runs.json
-    of_runs: Callable[[Any], np.ndarray] = np.asarray  # takes it from the result, for each run
+    margin: float  # preregistered margin of equivalence
+    analysis: str = ""  # analysis that measures it; "": the accuracy, which is in runs.json
+    of_runs: Callable[[Any], np.ndarray] = np.asarray  # result -> value of each run
     resolution: float = 0.0
 
 
 class Plan(NamedTuple):
-    """Recipes that are compared, first less second, at fixed seeds."""
+    """Recipes to compare at fixed seeds."""
 
     seeds: range
-    pairs: dict[str, tuple[str, str]]
+    pairs: dict[str, tuple[str, str]]  # the difference is first minus second
     values: dict[str, Value]
 
 
@@ -66,7 +66,7 @@ PLANS = {
 
 
 def by_seed(recipe: str, value: Value) -> dict[int, float]:
-    """Return a value of each training run; none if it was not measured."""
+    """Return the value of each training run by seed; {} if it was not measured."""
     try:
         if value.analysis:
             source = over_runs(recipe, value.analysis)
@@ -77,7 +77,7 @@ def by_seed(recipe: str, value: Value) -> dict[int, float]:
 
 
 def verdicts(name: str) -> str:
-    """Return the table of a plan's verdicts, and what is not run yet."""
+    """Return a table of a plan's verdicts, and the comparisons that are not run yet."""
     plan, rows, missing = PLANS[name], [], []
     for label, recipes in plan.pairs.items():
         absent = []

@@ -1,7 +1,7 @@
 """Fill the marked parts of README.md and docs/: outputs of commands, and tables from result files.
 
-`python -m benchmarks.readme` rewrites them and the pictures of docs/findings.md; `--no-run` keeps
-the outputs of commands. A part stands between `<!-- NAME -->` and `<!-- end -->`.
+`python -m benchmarks.readme` rewrites them and the pictures of docs/findings.md. `--no-run` keeps
+the outputs of commands. A marked part is between `<!-- NAME -->` and `<!-- end -->`.
 """
 
 import re
@@ -21,9 +21,9 @@ PAGES = [
 
 
 def output(command: str) -> str:
-    """Return a command and what it prints, as a code block."""
+    """Return a command and its output, as a code block."""
     words = shlex.split(command)
-    if words[1] != "evaluate":  # which draws nothing
+    if words[1] != "evaluate":  # evaluate draws nothing
         words += ["--force", "--output", "runs/readme"]
     run = [sys.executable, "-m", *words]
     done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -33,7 +33,7 @@ def output(command: str) -> str:
 
 
 def fill(text: str, *, run: bool) -> str:
-    """Return a page with its marked parts made anew."""
+    """Return a page with its marked parts regenerated."""
 
     def replace(match: re.Match) -> str:
         name, words = match["name"], match["words"]

@@ -1,8 +1,8 @@
-"""Look for the opposite of each finding in everything that is shipped.
+"""Search all shipped results for counterexamples to each finding.
 
-A finding of docs/findings.md names what would refute it. `Search` goes through all shipped results
-of the analysis and lists where the opposite is found, so that the page says it below the table;
-`said` is how the paragraph above says it, and tests compare the two.
+Each finding of docs/findings.md names observations that would contradict it. `search` goes through
+all shipped results of the analysis and lists where they occur, for the page to show below the
+table. `said` is the wording in the paragraph above the table; tests compare the two.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 
 class Search(NamedTuple):
-    """One opposite of a finding, and where it was found."""
+    """One kind of counterexample to a finding, and where it was found."""
 
-    what: str
-    said: str  # part of the paragraph if it was found anywhere
-    looked: int
-    found: list[str]
-    others: list[str]
+    what: str  # description of the counterexample
+    said: str  # words that the page's paragraph contains if it was found anywhere
+    looked: int  # number of results searched
+    found: list[str]  # names of results with the counterexample
+    others: list[str]  # names of all other results
 
     def __str__(self) -> str:
-        """Return what was looked for, and where it was found, or was not if that is shorter."""
+        """Describe the search, and list where it succeeded, or failed if that list is shorter."""
         few, start = self.found, ": "
         if 0 < len(self.others) < len(few):
             few, start = self.others, ": all but "
-        rows: dict[str, list[str]] = {}  # of one network
+        rows: dict[str, list[str]] = {}  # by network
         for name in few if self.found else ():
             network, _, row = name.partition(", ")
             rows.setdefault(network, []).append(row)
@@ -48,7 +48,7 @@ class Search(NamedTuple):
 def search(
     what: str, said: str, where: Mapping[str, T], is_opposite: Callable[[T], object]
 ) -> Search:
-    """Return the names of what is opposite."""
+    """Search results by name for counterexamples."""
     found = [name for name, one in where.items() if is_opposite(one)]
     return Search(what, said, len(where), found, [name for name in where if name not in found])
 
@@ -57,8 +57,7 @@ def search(
 def everywhere(pattern: str, kind: str) -> list[tuple[str, Any]]:
     """Return all shipped results of a kind, each with its network; those over more runs come last.
 
-    Networks without capsules are left out, and results with a number of iterations that is not the
-    network's own.
+    Networks without capsules are left out, and so are results with a changed number of iterations.
     """
     found = []
     for folder in FOLDERS:

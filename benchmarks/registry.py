@@ -1,9 +1,9 @@
-"""Public networks: build, wrap, trace, check and compare those in a folder; tables of them.
+"""Build, wrap, trace, check and compare public networks, and make tables of the results.
 
 `python -m benchmarks.registry --folder FOLDER` reads checkouts FOLDER/OWNER+NAME, which should be
-at the commits of docs/networks.json, and writes what it measures there. It downloads nothing.
-`--show NAME` prints the file that builds one of them. The tables of docs/networks.md are made from
-docs/networks.json.
+at the commits in docs/networks.json, and writes its measurements to that file. It downloads
+nothing. `--show NAME` prints the file that builds a network. The tables of docs/networks.md are
+made from docs/networks.json.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from capsviz.results.tables import markdown
 from capsviz.wrapping import Wrapped, open_function, open_module
 
 FILE = ROOT / "docs/networks.json"
-SECONDS = 900  # of computing, of one network
-EXACT = 1e-6  # largest difference of numbers near 1
+SECONDS = 900  # limit of computing time for one network
+EXACT = 1e-6  # largest difference that counts as equal, for numbers near 1
 
 
 def described(network, trace: capsviz.Trace) -> str:
-    """Return what `wrap` found, in a line."""
+    """Describe in one line what `wrap` found."""
     R, _, I, J = trace.couplings.shape
     grid = " × ".join(map(str, network.grid)) if network.grid else f"{I:,}"
     places = "" if network.grid else " without positions"
@@ -48,11 +48,11 @@ def described(network, trace: capsviz.Trace) -> str:
 
 
 def verdicts(network, path: Path, shape: str) -> dict[str, dict[str, str]]:
-    """Return what the checks say, by status and name, of `plain` if the file has one."""
+    """Return the messages of the checks by status and name; of `plain` if the file defines it."""
     text, own = path.read_text("utf-8"), ""
     if "def plain(" in text:
         network, own = open_module(f"{path}:plain")[0], "plain_"
-    calling.SECONDS = SECONDS  # slow networks are checked whole
+    calling.SECONDS = SECONDS  # run all checks on slow networks, too
     facts = {"new": copy.deepcopy(network)}
     if not isinstance(network, Wrapped):  # `wrap` refuses it
         facts |= {"image_shape": tuple(map(int, re.findall(r"\d+", shape))), "classes": 10}
@@ -65,12 +65,12 @@ def verdicts(network, path: Path, shape: str) -> dict[str, dict[str, str]]:
 
 
 def late(*_) -> None:
-    """Raise TimeoutError."""
+    """Raise TimeoutError, as a signal handler."""
     raise TimeoutError(f"more than {SECONDS} s of computing")
 
 
 def measure(entry: dict, checkout: Path, check: bool) -> dict:
-    """Return what is found in one network, in a process of its own."""
+    """Measure one network; runs in a separate process."""
     signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     os.chdir(checkout / entry["folder"])
@@ -90,7 +90,7 @@ def measure(entry: dict, checkout: Path, check: bool) -> dict:
                 result["checks"] = verdicts(network, path, entry["input"])
             except ValueError as error:
                 result["unchecked"] = str(error)
-    except Exception as error:  # code of many authors
+    except Exception as error:  # public code may raise anything
         result["error"] = f"{type(error).__name__}: {error}"
     return result
 
@@ -126,13 +126,13 @@ def main(show: str | None, folder: str, only: str, jobs: int, check: bool) -> No
 
 
 def networks(words: str = "what") -> str:
-    """Return what there is to say of public networks: "what", "checks" or "count"."""
+    """Return a text about public networks: the table "what" or "checks", or a summary "count"."""
     entries = json.loads(FILE.read_text("utf-8"))
     return {"what": _what, "checks": _checks, "count": _count}[words](entries)
 
 
 def exact(entry: dict) -> bool:
-    """Return whether poses and what they are made of were compared, and all parts are equal."""
+    """Return whether poses and votes or couplings were compared, and all parts are equal."""
     found = entry["measured"]["compared"]
     inside = "poses" in found and {"votes", "couplings"} & set(found)
     return bool(inside) and all(off <= EXACT for _, off in found.values())
@@ -169,7 +169,7 @@ def _what(entries: list[dict]) -> str:
 
 
 def _arguments(file: str) -> str:
-    """Return the arguments of `capsviz.wrap` in a file, beside the network, shape and number."""
+    """Return the keyword arguments of `capsviz.wrap` in a file."""
     calls = (node for node in ast.walk(ast.parse(file)) if isinstance(node, ast.Call))
     call = next((node for node in calls if ast.unparse(node.func) == "capsviz.wrap"), None)
     if call is None:
@@ -195,7 +195,7 @@ def _checks(entries: list[dict]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return the measurement of a verdict, without what is expected."""
+    """Return the measurement in a verdict's message, without the expected value."""
     for end in (", expected", "; expected", ": expected", " (expected", ": the decoder gets"):
         text = text.partition(end)[0]
     return text.replace("|", "\\|")

@@ -1,9 +1,9 @@
-"""How time and memory of a training step grow with batch, classes, image size and iterations.
+"""Measure how time and memory of a training step grow with batch, classes, size and iterations.
 
-`python -m benchmarks.scaling` measures each point in a process of its own (float32, the system's
-allocator) and writes results/scaling.json after every one, so an interrupted series goes on where
-it stopped; `--draw` makes docs/scaling.pdf and .png from that file alone. A point that would not
-fit into the free memory is left out and says so.
+`python -m benchmarks.scaling` measures each point in a separate process (float32, the system's
+allocator). It writes results/scaling.json after each point, so an interrupted series resumes where
+it stopped. `--draw` makes docs/scaling.pdf and .png from that file. A point that would not fit into
+free memory is recorded as refused.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SWEEPS = {
     "size": (28, 40, 64, 96),
     "iterations": (1, 3, 5, 10),
 }
-BATCH = {"classes": 32, "size": 16}  # smaller where one image is larger
+BATCH = {"classes": 32, "size": 16}  # smaller if one image needs more memory; otherwise 128
 LABELS = {
     "batch": "batch",
     "classes": "classes (batch 32)",
@@ -32,7 +32,7 @@ ROUNDS = 3
 
 
 def points() -> list[dict]:
-    """Return every setting of every sweep, for both networks."""
+    """Return all settings of all sweeps, for both networks."""
     return [
         {"network": network, "sweep": sweep, "value": value}
         for sweep, values in SWEEPS.items()
@@ -42,7 +42,7 @@ def points() -> list[dict]:
 
 
 def measure(network: str, sweep: str, value: int) -> dict:
-    """Measure one point; `refused` says why it was not run."""
+    """Measure one point; `refused` is the reason if it was not run."""
     sizes = {"batch": BATCH.get(sweep, 128), "size": 28, "classes": 10, "iterations": 3}
     sizes[sweep] = value
     if network == "literal":
@@ -56,7 +56,7 @@ def measure(network: str, sweep: str, value: int) -> dict:
 
 
 def fill(name: str, points: Iterable[dict], measure, *, again: bool) -> list[dict]:
-    """Measure the points that are not in a result file yet, and write it after each."""
+    """Measure the points that a result file lacks, and write it after each."""
     result = {"points": []} | ({} if again else read(name))
     known = [{key: line[key] for key in ("network", "sweep", "value")} for line in result["points"]]
     for point in points:
@@ -113,7 +113,7 @@ def options(text: str | None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure what is missing, then draw."""
+    """Measure the missing points, then draw all."""
     given = options(__doc__)
     lines = fill("scaling", [] if given.draw else points(), measure, again=given.again)
     rows = ("median_ms", 1e-3, "time of a step (s)"), ("transient_bytes", 1e-9, "its memory (GB)")

@@ -4,11 +4,11 @@
     python -m benchmarks.seeds NAME 'GLOB' --only cards     # accuracies alone
     python -m benchmarks.seeds NAME [--n N]
 
-Every analysis of `COMMANDS` that the networks have the parts for is run by its command, over all
-runs that the globs match, and its numbers are written to trained/seeds/NAME; with those of the
-cards in runs.json. What is there of an earlier call is replaced. The commands see the runs as
-runs/NAME-SEED, and so do the command lines in the results. Without globs it is the shipped network
-of that name, and the analyses with a column in the leaderboard go to figures/leaderboard/NAME.
+Each analysis of `COMMANDS` runs by its command over all runs that the globs match, if the networks
+have the required parts. Its numbers are written to trained/seeds/NAME, and those of the cards to
+runs.json; both replace those of an earlier call. In commands and results, the runs are named
+runs/NAME-SEED. Without globs, the shipped network NAME is measured, by the analyses that have a
+column in the leaderboard, and results go to figures/leaderboard/NAME.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from capsviz.inputs import runs
 from capsviz.results import leaderboard
 
 FOLDER = ROOT / "trained/seeds"
-DIGITS = 4  # of numbers that are kept
-LEFT_OUT = {  # pictures, and what is of the first run alone
+DIGITS = 4  # significant digits of stored numbers
+LEFT_OUT = {  # fields that are not stored: pictures, and values of the first run alone
     **dict.fromkeys(("affine", "corrupt", "detect", "parts"), ("examples",)),
     "routing": ("type_coupling",),
 }
-DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # of the many
-OF = {"law": "equivariance", "dose": "transplant"}  # the command of those called otherwise
-CARDS = "cards"  # no analysis: runs.json alone
-MANY = 1000  # test images
-FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # these take long
-COMMANDS = {  # but for the images, what each is run with
+DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # decimals of fields with many numbers
+OF = {"law": "equivariance", "dose": "transplant"}  # names of commands, if different
+CARDS = "cards"  # not an analysis: writes runs.json alone
+MANY = 1000  # default number of test images
+FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # slow analyses
+COMMANDS = {  # options of each analysis; the number of images follows
     "affine": ["--n"],
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--n"],
@@ -78,7 +78,7 @@ COMMANDS = {  # but for the images, what each is run with
     help="These alone; may be given several times.",
 )
 def command(name, patterns, n, only):
-    """Run the commands over the runs and keep their numbers."""
+    """Run the commands over the runs, and store their numbers."""
     named = runs.named((), patterns) if patterns else [name]
     cards = [checkpoint.read_card(checkpoint.find(run)) for run in named]
     if patterns:
@@ -103,7 +103,7 @@ def command(name, patterns, n, only):
 
 @contextlib.contextmanager
 def gathered(name: str, named: Sequence[str], seeds: Sequence[int]) -> Iterator[None]:
-    """Work in a folder of its own that has the runs side by side, as runs/NAME-SEED."""
+    """Change to a temporary folder that has the runs as runs/NAME-SEED."""
     weights = [checkpoint.find(run).resolve() for run in named]
     if "CAPSVIZ_DATA" in os.environ:
         os.environ["CAPSVIZ_DATA"] = str(Path(os.environ["CAPSVIZ_DATA"]).resolve())
@@ -118,7 +118,7 @@ def gathered(name: str, named: Sequence[str], seeds: Sequence[int]) -> Iterator[
 
 
 def renew(folder: Path, about: dict) -> None:
-    """Write which runs a folder's numbers belong to, and remove numbers of other runs."""
+    """Write runs.json, which describes the runs of a folder, and remove numbers of other runs."""
     place = folder / "runs.json"
     if place.exists():
         earlier = json.loads(place.read_text(encoding="utf-8"))["runs"]
@@ -155,11 +155,11 @@ def summary(name: str, cards: list[dict]) -> dict:
 
 
 def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> str:
-    """Run one command over networks, put its JSON into the folder, and return how it went."""
+    """Run one command over networks, store its JSON in the folder, and return a report."""
     begin = time.process_time()
     words = [OF.get(name, name), *networks, *COMMANDS[name], str(images)]
     words += ["--format", "png", "--output", f"seeds/{name}"]
-    argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
+    argv, sys.argv = sys.argv, ["capsviz", *words]  # recorded in the result
     try:
         outcome = CliRunner().invoke(main, words)
     finally:
@@ -180,13 +180,13 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
 
 
 def kind(name: str) -> tuple[bool, ...]:
-    """Return whether a result is of a law, by dose, and with a set number of iterations."""
+    """Return whether a file name has a law, a dose, and a fixed number of iterations."""
     iterations = re.search(r"-iterations-\d+\.json$", name) is not None
     return "-law" in name, "-by-dose-" in name, iterations
 
 
 def rounded(value, decimals: int | None = None):
-    """Return a value of JSON with its numbers rounded to some decimals, or to `DIGITS`."""
+    """Round the numbers in a JSON value to some decimals, or to `DIGITS` significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if decimals is None else round(value, decimals) + 0.0
     if isinstance(value, dict):

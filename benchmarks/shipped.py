@@ -1,4 +1,4 @@
-"""Open what is shipped: results in figures/ and trained/seeds, and the cards of the weights."""
+"""Read shipped files: results in figures/ and trained/seeds, and the cards of the weights."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,21 +11,21 @@ from capsviz.results import paired, read_result
 from capsviz.results.leaderboard.sources import RUNS
 
 SEEDS = discovery.folder(checkpoint.SHIPPED) / "seeds"
-BESIDE = ROOT / "figures/seeds"  # statistics that the package has no room for
+BESIDE = ROOT / "figures/seeds"  # statistics that are too large for the package
 LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # in figures/: how poses follow a warp
 
 
 class Source(NamedTuple):
-    """A shipped result, how many training runs it is over, and its file."""
+    """A shipped result, its training runs, and its file."""
 
     result: Any  # a NamedTuple of its analysis
-    runs: int
+    runs: int  # number of training runs
     path: str  # from the root of the checkout
-    seeds: Sequence[int] = ()  # of these runs
+    seeds: Sequence[int] = ()  # of the training runs
 
 
 def shipped(pattern: str) -> Source:
-    """Return the result in figures/, or below it, that a pattern names, over the most images.
+    """Return the result in or below figures/ that matches a pattern and has the most images.
 
     Raises
     ------
@@ -39,9 +39,9 @@ def shipped(pattern: str) -> Source:
 
 
 def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
-    """Return statistics over the training runs of a recipe, where the result has these fields.
+    """Return statistics over the training runs of a recipe, with `fields` of these values.
 
-    Its kind is `Statistics` or `Result` unless another is named.
+    Their kind is `Statistics` or `Result`, unless another is given.
 
     Raises
     ------
@@ -59,7 +59,10 @@ def over_runs(recipe: str, analysis: str, kind: str = "", **fields) -> Source:
 
 
 def bound() -> dict[str, Source]:
-    """Return the scores on `assemblies`, by routing and whether it shares matrices; ours last."""
+    """Return the results on `assemblies` by label: the routing, and whether matrices are shared.
+
+    The network whose weights are shipped comes last.
+    """
     found = {}
     for path in sorted((ROOT / "figures/binding").glob("binding-far-*.json")):
         _, _, matrices, name, *_ = path.stem.split("-")
@@ -84,7 +87,7 @@ def cards() -> dict[str, dict]:
 
 
 def dose_text(result, condition: str) -> str:
-    """Return the dose at which half follow, with its interval, or the bound that it lies beyond."""
+    """Return the dose at which half of the images follow, with its interval or a bound."""
     one = result.half[result.conditions.index(condition)]
     if np.isnan(one.value):
         return f"> {result.doses.max():g}"

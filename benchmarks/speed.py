@@ -1,9 +1,9 @@
-"""Speed and memory of capsviz, beside the floor and a literal transcription of the paper.
+"""Compare speed and memory of capsviz with the floor and a literal transcription of the paper.
 
-`make bench` measures everything and writes results/speed.json; `--only PART` measures one part
-anew. The floor is CapsNet's two convolutions with a squash, forward, backward and Adam: once with
-the convolutions of capsviz, once ("plain") as `nn.Conv2d` does them. Contenders take turns in one
-process (benchmarks/steps.py, benchmarks/clock.py); the README's table is made from the file.
+`make bench` measures everything and writes results/speed.json; `--only PART` repeats one part. The
+floor is CapsNet's two convolutions with a squash: forward, backward and Adam. It is measured with
+the convolutions of capsviz and ("plain") with `nn.Conv2d`. Contenders are timed in turn in one
+process (benchmarks/steps.py, benchmarks/clock.py). The README's table is made from the file.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def memory(rounds: int) -> dict:
     """Return transient bytes of a training step of 128 images, 28 and 40 pixels wide."""
 
     def megabytes(*flags: str) -> float:
-        """Return the median of three processes, because the allocator's share differs."""
+        """Return the median of three processes, because the allocator's overhead varies."""
         run = ("-m", "benchmarks.steps", "--rounds", "0", *flags)
         return statistics.median(json.loads(python(*run))["transient_bytes"] for _ in range(3))
 
@@ -50,7 +50,7 @@ def memory(rounds: int) -> dict:
 
 
 def data_path(rounds: int) -> dict:
-    """Return images per second with shifts of 2 px: in memory, and by a DataLoader of pictures."""
+    """Return images per second with shifts of 2 px, in memory and by a DataLoader of pictures."""
     import torch
     from PIL import Image
     from torchvision import transforms
@@ -105,7 +105,7 @@ PARTS = {f.__name__: f for f in (steps, memory, data_path, commands, epoch)}
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure the chosen parts, and write the result."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--only", action="append", choices=list(PARTS), help="again and again")

@@ -1,7 +1,7 @@
-"""Training and evaluation steps of every contender, and the memory that they take.
+"""Measure time and memory of training and evaluation steps of every contender.
 
-Run by benchmarks.speed and benchmarks.scaling in processes of their own, for the allocator is set
-before torch is loaded and memory is counted from a clean start.
+benchmarks.speed and benchmarks.scaling run it in separate processes, because the allocator must be
+set before torch is loaded, and memory is counted from a clean start.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from capsviz.training.distributed import Team
 from capsviz.training.gradients import Gradients
 
 NETWORKS = ("floor", "plain floor", "capsviz", "literal")
-WARM = 8  # rounds until freed memory is found again
+WARM = 8  # rounds until freed memory is reused
 
 
 def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
@@ -45,10 +45,10 @@ def trainer(
     device: torch.device | str = "cpu",
     graph: bool = False,
 ) -> Callable[[], None]:
-    """Return a training step on a device, which the network is moved to: forward, backward, Adam.
+    """Move a network to a device, and return its training step: forward, backward, Adam.
 
-    With `graph`, of a network of capsviz, the first two are as in `capsviz train`: on a GPU one
-    CUDA graph.
+    With `graph`, for networks of capsviz, forward and backward run as in `capsviz train`: on a GPU
+    as one CUDA graph.
     """
     device = torch.device(device)
     network.to(device)
@@ -92,10 +92,10 @@ def evaluator(network, batch: int) -> Callable[[], None]:
 
 
 def timings(rounds: int) -> dict:
-    """Time steps of batches of 128, and evaluation of 128 and of 1.
+    """Time training steps of 128 images, and evaluation of 128 and of 1.
 
-    The literal network runs apart, afterwards: the memory that it takes and gives back slows down
-    whoever comes next.
+    The literal network runs separately afterwards, because the memory that it allocates and frees
+    slows down the next contender.
     """
     ours = ("floor", "plain floor", "capsviz")
     result = {
@@ -124,7 +124,7 @@ def timings(rounds: int) -> dict:
 
 
 def point(name: str, batch: int, size: int, classes: int, iterations: int, rounds: int) -> dict:
-    """Return time and memory of a training step, beside weights, gradients and Adam's state."""
+    """Return time and memory of a training step, without weights, gradients and Adam's state."""
     network = build(name, size, classes, iterations)
     parameters = sum(p.numel() for p in network.parameters())
     step = trainer(network, batch=batch)

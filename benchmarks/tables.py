@@ -1,7 +1,7 @@
-"""Tables of README and docs, from cards and result files: one function for each marked part.
+"""Make the tables of README and docs from cards and result files: one function per marked part.
 
-A page marks a part by `<!-- NAME -->`, or `<!-- NAME: words -->`, which are handed on; `PARTS` has
-the names. Nothing here is measured.
+A page marks a part by `<!-- NAME -->`, or by `<!-- NAME: words -->` to pass words to the function.
+`PARTS` has the names. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, wilson
 
-HEAD = (  # networks and columns of the leaderboard that the README shows
+HEAD = (  # networks and columns of the leaderboard in the README
     ("mnist", "mnist-attention", "mnist-resnet-fp32", "mnist-slim-dynamic-10-epochs",
      "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
     ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
@@ -91,22 +91,22 @@ def results() -> str:
 
 
 def leaderboard_head() -> str:
-    """Return some rows and columns of docs/leaderboard.md."""
+    """Return the rows and columns of docs/leaderboard.md that the README shows."""
     names, columns = HEAD
     rows = {row[0]: row for row in _columns(leaderboard.table(), columns)}
     return markdown(columns, [rows[name] for name in names])
 
 
 def _columns(table, names: Sequence[str]) -> list[list[str]]:
-    """Return some columns, of rows of `leaderboard.table()`."""
+    """Return the named columns of rows of `leaderboard.table()`."""
     header, rows = leaderboard.cells(table)
     return [[row[header.index(name)] for name in names] for row in rows]
 
 
 def board(words: str) -> str:
-    """Return one of the tables of `BOARDS`, without networks that nothing was measured of.
+    """Return one of the tables of `BOARDS`, without networks that have no measurement in it.
 
-    Left out are recipes that were trained again in float32.
+    A recipe is left out if it was trained again in float32, unless its weights are shipped.
     """
     names, table = BOARDS[words], leaderboard.table()
     known = {row.network.name for row in table}
@@ -119,8 +119,8 @@ def board(words: str) -> str:
 
 
 def doses() -> str:
-    """Return the doses of every shipped network, or recipe with several runs, that has them."""
-    kinds = (DONOR, DONOR_SHUFFLED)  # whose couplings
+    """Return the doses of all shipped networks and recipes with several runs that have them."""
+    kinds = (DONOR, DONOR_SHUFFLED)  # source of the couplings
     rows = [
         [name.strip("`"), str(one.half.training_runs), *(dose_text(one, kind) for kind in kinds)]
         for name, one in everywhere("transplant-*-by-dose-*", "Doses")
@@ -129,7 +129,7 @@ def doses() -> str:
 
 
 def notices() -> str:
-    """Return the notes on the data of networks, each with the networks that it is about."""
+    """Return the notes on data of networks, each with the networks that it applies to."""
     named: dict[str, list[str]] = {}
     for row in leaderboard.table():
         if row.network.notice:
@@ -138,7 +138,7 @@ def notices() -> str:
 
 
 def pitfalls() -> str:
-    """Return a row for each check of `capsviz check`."""
+    """Return a table with a row for each check of `capsviz check`."""
     header = ["check: what is wrong", "measurement", "paper", "needs"]
     rows = []
     for name, about, examine in sorted(checks.checks().values()):
@@ -157,7 +157,7 @@ def _clock(seconds: float) -> str:
 
 
 def blocks() -> str:
-    """Return accuracy on digits of writers seen and not seen in training."""
+    """Return the accuracy on `digits` by a random split and by blocks of its file."""
     result = read("blocks")
     right, n = (sum(one[key] for one in result["blocks"]) for key in ("right", "n"))
     share, random, machine = right / n, result["random"], result["machine"]
@@ -172,13 +172,13 @@ def blocks() -> str:
 
 
 def speed() -> str:
-    """Return time and memory of capsviz and of a literal network, over those of a floor."""
+    """Return time and memory of capsviz and of a literal network, relative to a floor."""
     result = read("speed")
     steps, memory, rows = result["steps"], result["memory"], []
 
     def ratio(kept: str, what: str, ours: str, floor: str) -> float:
         part = steps[kept][what]
-        if ours == "literal":  # it ran apart: no rounds to compare
+        if ours == "literal":  # timed separately: there are no common rounds
             return part[ours]["median_ms"] / part[floor]["median_ms"]
         return part[ours]["ratio"] / part[floor]["ratio"]
 
@@ -213,7 +213,7 @@ def speed() -> str:
 
 
 def paths() -> str:
-    """Return the accuracy of the literal network and of capsviz after training alike."""
+    """Return the accuracy of the literal network and of capsviz after identical training."""
     accuracies, rows = parity.accuracies(read("parity")["runs"]), []
     for path, values in accuracies.items():
         ends = f"{min(values):.2%} to {max(values):.2%}"
@@ -225,7 +225,7 @@ def paths() -> str:
 
 
 def by_routing() -> str:
-    """Return time and memory of a capsule layer by every routing."""
+    """Return time and memory of a capsule layer with each routing."""
     result = read("layers")
     times, peaks, first = result["times"], result["bytes"], layers.FIRST
     rows = []
@@ -241,7 +241,7 @@ def by_routing() -> str:
 
 
 def growing() -> str:
-    """Return time and largest memory of commands by the number of images."""
+    """Return time and peak memory of commands by the number of images."""
     known, cells = read("growth"), defaultdict[str, dict[int, str]](dict)
     for build, file in (("", known), (", CPU build of PyTorch", read("growth-cpu"))):
         for line in file["points"]:
@@ -256,7 +256,7 @@ def growing() -> str:
 
 
 def gpu() -> str:
-    """Return steps and epochs on a GPU."""
+    """Return times of steps and epochs on a GPU."""
     contenders = {
         "floor": "floor",
         "literal": "literal",
@@ -281,7 +281,7 @@ def gpu() -> str:
 
 
 def sweeps() -> str:
-    """Return how networks fare under rotation, a grid of warps, and corruptions."""
+    """Return the accuracy of networks under rotation and a grid of warps, and corruption errors."""
     sweep, corrupt = (
         shipped(f"{name}-mnist-*-images.json").result for name in ("sweep-rotation", "corrupt")
     )
@@ -305,7 +305,7 @@ def sweeps() -> str:
 
 
 def corrupted() -> str:
-    """Return the error of capsules under corruptions less that of networks of equal parameters."""
+    """Return the corruption error of capsules minus that of networks with as many parameters."""
     rows = []
     for other, (without, capsules) in WITHOUT_CAPSULES.items():
         own, its = (over_runs(name, "corrupt").result for name in (capsules, without))
@@ -333,9 +333,9 @@ def detection() -> str:
     return in_percent(header, rows)
 
 
-AGAIN = "-fp32"  # ends the name of a recipe that was trained in float32 again
+AGAIN = "-fp32"  # suffix of a recipe that was trained again in float32
 SERIES, BOUNDS = {"": "bfloat16, 200 images", AGAIN: "float32, 1,000 images"}, ("0.1", "0.2")
-WARNINGS = {  # share of images, and network, by what `capsviz attack` says of them
+WARNINGS = {  # title -> pattern of a warning of `capsviz attack`: share of images, and network
     "More steps would fool more: images fooled in the last tenth of the steps (largest share)":
     "(.*) of images fell in the last tenth of .* in (.*): more steps would fool more",
     "Images that no gradient reached (largest share)":
@@ -352,13 +352,13 @@ def attacked() -> list:
 
 
 def twice() -> list[str]:
-    """Return the capsule networks that were trained and attacked in float32 again."""
+    """Return the capsule networks that were also trained and attacked in float32."""
     names = {name for one in attacked() for name in one.networks[1:]}
     return sorted(name for name in names if name + AGAIN in names)
 
 
 def attacks() -> str:
-    """Return a row for each network and bound, of two series the one in float32."""
+    """Return a row for each network and bound; if there are two series, that in float32."""
     again = set(twice())
     found = [one for one in attacked() if not again & set(one.networks)]
     rows = [(f"`{name}`", *cells) for one in found for name, *cells in attack.rows(one)]
@@ -366,7 +366,7 @@ def attacks() -> str:
     texts = list(dict.fromkeys(text for one in found for text in one.warnings))
     kinds: list[str] = []
     for words, form in WARNINGS.items():
-        most: dict[str, float] = {}  # of a network
+        most: dict[str, float] = {}  # largest share by network
         for match in filter(None, (re.fullmatch(form, text) for text in texts)):
             share = float(match[1].removesuffix("%"))
             most[match[2]] = max(share, most.get(match[2], 0))
@@ -379,7 +379,7 @@ def attacks() -> str:
 
 
 def series() -> str:
-    """Return how accuracy under all attacks differs from the ResNet's in both series."""
+    """Return the difference to the ResNet in accuracy under all attacks, in both series."""
     cells = {}
     for one in attacked():
         for row in (dict(zip(attack.HEADER, row, strict=True)) for row in attack.rows(one)):
@@ -393,7 +393,7 @@ def series() -> str:
 
 
 def augmentation() -> str:
-    """Return what stronger augmentation does to a capsule network, in one training run."""
+    """Return the affine accuracy of a capsule network with stronger augmentation, in one run."""
     test = read("augmentation-card")["results"]["test"]
     header, rows, _ = table_of("affine", read_result(RESULTS / "augmentation.json")[0])
     whole = Estimate(np.array(test["accuracy"]), np.array(test["accuracy_ci95"]))
@@ -402,7 +402,7 @@ def augmentation() -> str:
 
 
 def affnist() -> str:
-    """Return the networks of the affNIST protocol."""
+    """Return the results of the affNIST protocol by network."""
     result = shipped("affnist.json").result
     header = ["network", "parameters", "runs", "shifted", "affine", "less CapsNet, points",
               "inside", "outside", "points lost to shift", "to angle", "to shear",
@@ -420,7 +420,7 @@ def affnist() -> str:
 
 
 def couplings(over: str) -> str:
-    """Return how well maps find the features that decide (`benchmarks.couplings`)."""
+    """Return how well maps find the decisive features (`benchmarks.couplings`)."""
     runs = read("couplings")[over]
 
     def over_seeds(values: list[float], least: float = 0) -> Estimate:
@@ -444,7 +444,7 @@ def couplings(over: str) -> str:
 
 
 def reproduced(words: str) -> str:
-    """Return a table of `capsviz reproduce` from shipped results: its name, and epochs."""
+    """Return a table of `capsviz reproduce` from shipped results; `words` are name and epochs."""
     name, _, epochs = words.partition(" ")
     folder = discovery.folder("capsviz.trained") / "reproduce"
     length = int(epochs) if epochs else None

@@ -1,7 +1,7 @@
-"""Is what a trace shows a variable of the network's own forward pass?
+"""Test whether parts of a trace are variables of the network's own forward pass.
 
-The tensors among the variables of a repository's own functions are recorded in one pass. Each part
-of a trace is compared with those of its size, in any order of axes; the nearest counts.
+In one pass, the tensors among the local variables of a repository's functions are recorded. Each
+part of a trace is compared with those of equal size, in any order of axes; the nearest one counts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import capsviz
 from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping import without_cuda
 
-COUNT = 3  # inputs
-FAR = 0.01  # of the largest number: another quantity
+COUNT = 3  # number of inputs
+FAR = 0.01  # variables that differ more, relative to the largest number, are other quantities
 
 
 def variables(run: Callable, folder: str, sizes: set[int]) -> dict[str, list[Tensor]]:
-    """Return tensors of these sizes in the functions of a folder: "function: name" -> values."""
+    """Return the tensors of these sizes in the functions of a folder, by "function: name"."""
     found: dict[str, list[Tensor]] = {}
     seen: dict[tuple, Tensor] = {}
 
@@ -34,7 +34,7 @@ def variables(run: Callable, folder: str, sizes: set[int]) -> dict[str, list[Ten
             if isinstance(part, Tensor) and part.numel() > 1 and part.is_floating_point():
                 key = (id(part), part._version)
                 if key not in seen:
-                    seen[key] = part  # its id is not given to another tensor
+                    seen[key] = part  # keeps the tensor, so its id is not reused
                     for one in (part, small(part)):
                         if one.numel() in sizes:
                             found.setdefault(name, []).append(one.detach().squeeze().clone())
@@ -58,7 +58,7 @@ def variables(run: Callable, folder: str, sizes: set[int]) -> dict[str, list[Ten
 
 
 def small(values: Tensor) -> Tensor:
-    """Return one of numbers that are repeated along an axis after the first, without other axes."""
+    """Remove axes of size 1 and, after the first axis, those along which all values are equal."""
     for axis in range(values.dim() - 1, 0, -1):
         if values.shape[axis] > 1 and bool((values == values.narrow(axis, 0, 1)).all()):
             values = values.narrow(axis, 0, 1)
@@ -66,9 +66,9 @@ def small(values: Tensor) -> Tensor:
 
 
 def apart(part: Tensor, value: Tensor, grid: tuple[int, ...] | None = None) -> float:
-    """Return the largest difference in the best order of axes; inf if there is none.
+    """Return the largest difference in the best order of axes; inf if no order fits.
 
-    An axis of children may run over types, rows and columns in any order.
+    The axis of children may list types, rows and columns in any order.
     """
     part, best = part.squeeze(), float("inf")
     if part.numel() != value.numel() or value.dim() > 6:

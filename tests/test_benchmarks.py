@@ -1,5 +1,7 @@
-"""The benchmarks: contenders that are comparable, runs that go on, tables that say what is in the
-files. No figure is checked here for being good."""
+"""Benchmarks have comparable contenders, resume, and make tables that agree with their files.
+
+Measured numbers are not tested.
+"""
 
 import json
 
@@ -13,7 +15,7 @@ from capsviz.nn import routing
 from capsviz.nn.models.capsnet import CapsNet
 
 
-def test_the_literal_network_is_ours_in_values_and_gradients():
+def test_the_literal_network_equals_ours_in_values_and_gradients():
     torch.manual_seed(0)
     ours = CapsNet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
     theirs = literal(ours)
@@ -43,11 +45,11 @@ def test_contenders_take_turns_and_ratios_are_to_the_first():
         assert line["min_ms"] <= line["median_ms"] <= line["max_ms"]
 
 
-def test_the_shipped_results_hold_every_part():
+def test_the_shipped_results_contain_every_part():
     assert set(speed.PARTS) <= set(read("speed"))
     runs = read("parity")["runs"]
     seeds = [[x["seed"] for x in runs if x["path"] == path] for path in parity.PATHS]
-    assert seeds[0] == seeds[1] != []  # in one order: they are compared in pairs
+    assert seeds[0] == seeds[1] != []  # in the same order, to be compared in pairs
 
 
 def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_path):

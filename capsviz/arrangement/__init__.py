@@ -1,4 +1,4 @@
-"""A figure of named panels: rows of those that fit, one key, and names at the ends of lines."""
+"""Arrange named panels in a figure: rows of panels, one legend, and labels at the ends of lines."""
 
 import logging
 import textwrap
@@ -13,51 +13,52 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import offset_copy
 
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
-FULL = 7.16  # inches: the width that the shares of panels are for, two columns
-PAGE, SLENDER = 4.5, 1.2  # half a page in inches; the height of a figure in a column, of its width
-SQUEEZED = 0.78  # of their heights that rows keep at least before the last one is left out
-KEY, LINE, LETTERS = 0.35, 0.145, 6.5  # inches kept for a key, and of its line; points
+WIDE = 5.0  # inches: from this width on, a figure has the layout of a page, below that of a column
+FULL = 7.16  # inches: width of two columns, for which panels define their shares
+PAGE, SLENDER = 4.5, 1.2  # largest height: half a page in inches, and relative to the width
+SQUEEZED = 0.78  # rows may shrink to this share of their heights before the last one is left out
+KEY, LINE, LETTERS = 0.35, 0.145, 6.5  # legend: its height and line height in inches, font in pt
 
 
 def tallest(width: float) -> float:
-    """Return the inches that a figure of a width may be tall, as one float of a paper."""
+    """Return the largest height in inches of a figure of a width, as one float of a paper."""
     return min(PAGE, SLENDER * width)
 
 
 def arranged(panels: Mapping[str, Any], result, width: float, heading: str = "") -> Figure:
-    """Draw panels in rows, `width` inches wide, below their heading and common key.
+    """Draw panels in rows, `width` inches wide, below a heading and a common legend.
 
-    Rows that make the figure taller than `tallest` are left out: `figure.left_out` names them, and
-    `figure.omitted` says what the others have no room for.
+    The last rows are left out if the figure would be taller than `tallest`. `figure.left_out` names
+    their panels, and `figure.omitted` lists what the others have no room for.
     """
     rows, heights, count = _fitted(panels, result, width)
     figure: Any = Figure(figsize=(width, sum(heights[:count])), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
     ends: list[tuple] = []
     shares = [[share for _, share in row] for row in rows[:count]]
-    alike = all(one == shares[0] for one in shares)
+    equal = all(one == shares[0] for one in shares)
     grid = figure.add_gridspec(
-        count, len(shares[0]) if alike else 1, height_ratios=heights[:count],
-        width_ratios=shares[0] if alike else None,
+        count, len(shares[0]) if equal else 1, height_ratios=heights[:count],
+        width_ratios=shares[0] if equal else None,
     )  # fmt: skip
     for k, row in enumerate(rows[:count]):
-        cells = grid if alike else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
-        drawn = [figure.add_subplot(cells[k if alike else 0, c]) for c in range(len(row))]
+        cells = grid if equal else grid[k, 0].subgridspec(1, len(row), width_ratios=shares[k])
+        drawn = [figure.add_subplot(cells[k if equal else 0, c]) for c in range(len(row))]
         for axes, (name, _) in zip(drawn, row, strict=True):
             ends += _drawn(panels[name], name, axes, result)
         _names_once(drawn)
     lines = _key(figure, width, heading)
     figure.set_size_inches(width, min(tallest(width), sum(heights[:count]) + lines * LINE + 0.05))
-    if any(axes.get_aspect() != "auto" for axes in figure.axes):  # pictures shrink in a first
-        figure.get_layout_engine().execute(figure)  # layout, and texts below them move in the next
+    if any(axes.get_aspect() != "auto" for axes in figure.axes):
+        # The first layout shrinks pictures; the next one moves the texts below them.
+        figure.get_layout_engine().execute(figure)
     label_lines(figure, ends)
     figure.left_out, figure.omitted = left_out(panels, result, width)
     return figure
 
 
 def left_out(panels: Mapping[str, Any], result, width: float) -> tuple[list[str], list[str]]:
-    """Return the names of panels for which `arranged` has no room, and what the others omit."""
+    """Return the panels for which `arranged` has no room, and what the others omit."""
     rows, _, count = _fitted(panels, result, width)
     drawn = (one for row in rows[:count] for one in row)
     omitted = [text for name, share in drawn for text in panels[name].omits(result, share * width)]
@@ -79,7 +80,7 @@ def _fitted(panels, result, width) -> tuple[list, list[float], int]:
 
 
 def _drawn(panel, name: str, axes, result) -> list[tuple]:
-    """Draw a panel, and return names at the ends of lines; a ValueError names the panel."""
+    """Draw a panel, and return its labels for line ends; a ValueError names the panel."""
     try:
         return panel.draw(axes, result) or []
     except ValueError as error:
@@ -87,7 +88,7 @@ def _drawn(panel, name: str, axes, result) -> list[tuple]:
 
 
 def into(axes, panel, name: str, result) -> None:
-    """Draw one panel into axes of any figure, with a legend of its own; log what it omits."""
+    """Draw one panel with its own legend into axes of any figure; log what it omits."""
     if omitted := panel.omits(result, room(axes)):
         logging.getLogger(__name__).warning("no room for %s", ", ".join(omitted))
     ends = _drawn(panel, name, axes, result)
@@ -99,9 +100,9 @@ def into(axes, panel, name: str, result) -> None:
 
 
 def split(axes, rows: int, columns: int, **how):
-    """Return axes (rows, columns) in the place of one, which has them as its `parts`.
+    """Replace axes by a grid of axes (rows, columns), and return it; `axes.parts` lists them.
 
-    `how` is that of `GridSpec` (ratios, spaces) and of its `subplots` (sharex, sharey).
+    `how` are arguments of `GridSpec` (ratios, spaces) and of its `subplots` (sharex, sharey).
     """
     shared = {name: how.pop(name) for name in ("sharex", "sharey") if name in how}
     place, figure = axes.get_subplotspec(), axes.figure
@@ -118,7 +119,7 @@ def split(axes, rows: int, columns: int, **how):
 
 
 def room(axes) -> float:
-    """Return about how many inches wide axes are with their labels."""
+    """Return the approximate width in inches of axes with their labels."""
     figure, share, place = axes.figure, 1.0, axes.get_subplotspec()
     wide = figure.bbox.width / figure.dpi
     if place is None:
@@ -132,9 +133,9 @@ def room(axes) -> float:
 
 
 def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:
-    """Return rows of (name, share of the width), as evenly filled as as few rows can be."""
+    """Return rows of (name, share of the width): as few as possible, filled evenly."""
     wanted = {name: one.narrow for name, one in panels.items()}
-    if width >= WIDE:  # as wide as on a full page, or at least as half of a smaller one
+    if width >= WIDE:  # as many inches as on a full page, but at most half of a smaller one
         wanted = {
             name: max(one.share, min(one.share * FULL / width, 1 / 2))
             for name, one in panels.items()
@@ -161,7 +162,7 @@ def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float
 
 
 def _names_once(row: Sequence) -> None:
-    """Name the y axis of neighbouring panels once, where its range and its names are the same."""
+    """Label the y axis of neighbouring panels once if ranges and labels are the same."""
     for left, right in reversed([*pairwise(row)]):
         axes, named = (left.yaxis, right.yaxis), left.get_ylabel()
         if left.get_ylim() != right.get_ylim() or named != right.get_ylabel():
@@ -174,8 +175,8 @@ def _names_once(row: Sequence) -> None:
 
 
 def _key(figure, width: float, heading: str) -> int:
-    """Draw the heading and the key of all panels without one of their own; return its lines."""
-    every: dict[tuple[str, int], Any] = {}  # by the label, and how often its axes had it before
+    """Draw the heading and one legend for all panels without a legend; return its lines."""
+    every: dict[tuple[str, int], Any] = {}  # by label, and its earlier uses in the same axes
     for axes in figure.axes:
         if axes.get_legend() is None:
             handles, labels = axes.get_legend_handles_labels()
@@ -190,7 +191,7 @@ def _key(figure, width: float, heading: str) -> int:
         return lines
     letters = [max(map(len, label.split("\n"))) for label in entries]
     for columns in range(len(entries), 0, -1):
-        parts = np.array_split(letters, columns)  # as matplotlib does
+        parts = np.array_split(letters, columns)  # as matplotlib fills legends
         if sum(0.42 + 0.052 * max(part) for part in parts) <= width:
             break
     down = len(parts[0])
@@ -205,13 +206,13 @@ def _key(figure, width: float, heading: str) -> int:
 
 
 def label_lines(figure, entries):
-    """Names at the right of axes, spread so that none lies on another, a hair to each line's end.
+    """Label lines at the right of their axes, without overlap, each connected to its line's end.
 
-    To be called when all else is on the figure: how tall the axes are is known only then.
+    Call it after everything else is drawn, because it needs the final height of the axes.
 
     Parameters
     ----------
-    entries  (axes, line, text): a `Line2D` with data, and what it is called.
+    entries  (axes, line, text): a `Line2D` with data, and its label.
     """
     by_axes = {}
     for axes, line, text in entries:
@@ -228,7 +229,7 @@ def label_lines(figure, entries):
             arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
         )  # fmt: skip
         by_axes.setdefault(axes, []).append(note)
-    if by_axes and (engine := figure.get_layout_engine()):  # none: axes stay where they are
+    if by_axes and (engine := figure.get_layout_engine()):  # without one, axes do not move
         engine.execute(figure)
     for axes, notes in by_axes.items():
         box, scale = axes.get_window_extent(), figure.dpi / 72
@@ -240,7 +241,7 @@ def label_lines(figure, entries):
 
 
 def legible(colour) -> tuple[float, float, float]:
-    """A colour as dark as letters on white must be, of the same hue: contrast 4.5 (WCAG 2.1)."""
+    """Darken a colour until text in it is legible on white: contrast 4.5 (WCAG 2.1)."""
     rgb = np.array(to_rgb(colour))
     for _ in range(20):
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
@@ -252,9 +253,9 @@ def legible(colour) -> tuple[float, float, float]:
 
 
 def spread(targets, heights, low: float, high: float) -> np.ndarray:
-    """Middles of boxes of these heights, near those wanted, in their order, without overlap.
+    """Return centres of boxes near their targets, in the same order and without overlap.
 
-    Between low and high where there is room for all; else from low on upwards.
+    They lie between `low` and `high` if there is room for all; otherwise they start at `low`.
     """
     targets, heights = np.asarray(targets, float), np.asarray(heights, float)
     order = np.argsort(targets, kind="stable")
@@ -269,9 +270,9 @@ def spread(targets, heights, low: float, high: float) -> np.ndarray:
 
 
 def ascending(values: np.ndarray) -> np.ndarray:
-    """Isotonic regression, max over a <= i of min over b >= i of the mean from a to b.
+    """Fit an isotonic regression: max over a <= i of min over b >= i of the mean from a to b.
 
-    scipy.optimize has it and takes longer to import than a figure to draw.
+    scipy.optimize has it, but takes longer to import than a figure takes to draw.
     """
     sums, (first, last) = np.cumsum([0, *values]), np.indices((len(values), len(values)))
     means = (sums[1:] - sums[:-1, None]) / np.maximum(last - first + 1, 1)  # used for b >= a alone
@@ -280,7 +281,7 @@ def ascending(values: np.ndarray) -> np.ndarray:
 
 
 def wrapped(text: str, inches: float, points: float = 6.5) -> str:
-    """A text in lines that are at most so many inches long, about."""
+    """Wrap a text to lines of approximately at most `inches`."""
     letters = max(8, int(inches * 72 / (0.56 * points)))
     return "\n".join(
         "\n".join(textwrap.wrap(line, letters, break_long_words=False)) or ""

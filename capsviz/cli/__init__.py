@@ -1,4 +1,4 @@
-"""The command line: one command per file of `capsviz/commands` and `analyses`."""
+"""The command line: one command per file in `capsviz/commands` and `analyses`."""
 
 import atexit
 import contextlib
@@ -15,7 +15,7 @@ from capsviz import analysis as contract
 from capsviz.nn import allocator
 
 PACKAGES = ("capsviz.commands", "capsviz.analyses")
-GROUPS = {  # of the help, each in the order in which people use it
+GROUPS = {  # sections of the help, each in the order of use
     "Look inside": (
         "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
         "transplant", "parse-tree", "binding", "importance", "faithfulness", "probes",
@@ -28,30 +28,31 @@ GROUPS = {  # of the help, each in the order in which people use it
     "Train": ("data", "train", "primary-train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
-OTHERS = "More"  # of plugins, and what has no group
+OTHERS = "More"  # section of plug-ins, and of commands without a group
 
 
 class RequestError(click.ClickException):
-    """A mistake in what was asked for: one line, exit status 2."""
+    """An invalid request by the user: one line, exit status 2."""
 
     exit_code = 2
 
 
 @contextlib.contextmanager
 def errors():
-    """Turn library errors into one line: status 2 for a wrong request, 1 for one that failed.
+    """Turn library errors into one line: exit status 2 for an invalid request, 1 for a failure.
 
     Any other error is a crash, and keeps its traceback.
     """
+    expected = ValueError, FloatingPointError, OSError, MemoryError, ImportError, RuntimeError
     try:
         yield
-    except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # no errors for click
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):  # click handles these
         raise
-    except (ValueError, FloatingPointError, OSError, MemoryError, ImportError, RuntimeError) as error:
+    except expected as error:
         line = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ValueError) and not isinstance(error, FloatingPointError):
             raise RequestError(line) from error
-        if isinstance(error, RuntimeError) and "memory" not in line:  # PyTorch's own MemoryError
+        if isinstance(error, RuntimeError) and "memory" not in line:  # PyTorch's MemoryError
             raise
         if isinstance(error, OSError) and error.strerror and error.filename:
             line = f"{error.filename}: {error.strerror}"
@@ -59,7 +60,7 @@ def errors():
 
 
 def _usable(option: str, value):
-    """Return a value with ~ as the user's folder; a usage error for a number that is not finite."""
+    """Return a value with ~ expanded in paths; a usage error for a number that is not finite."""
     if isinstance(value, tuple):
         return tuple(_usable(option, one) for one in value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -74,7 +75,7 @@ def _with_usable(callback, params):
 
 
 def _command(package: str, name: str, module) -> click.Command:
-    """Return a module's command, or that of its analyses, with examples; ValueError for neither."""
+    """Return the command of a module or of its analyses, with examples; ValueError for neither."""
     examples, command = getattr(module, "EXAMPLES", ""), getattr(module, "command", None)
     if package == PACKAGES[1]:
         analyses = contract.of(name)
@@ -96,7 +97,7 @@ def _command(package: str, name: str, module) -> click.Command:
 
 
 def _all_names() -> list[str]:
-    """Return the modules of commands and analyses; ValueError for a name that is in both."""
+    """Return the names of all commands and analyses; ValueError for a name that is in both."""
     names = [name for package in PACKAGES for name in discovery.names(package)]
     for name in names:
         if names.count(name) > 1:
@@ -106,23 +107,24 @@ def _all_names() -> list[str]:
 
 
 class Commands(click.Group):
-    """A group that lists files without importing them, and turns library errors into one line."""
+    """A group that lists commands without importing them, and shortens errors to one line."""
 
     def main(self, *args, **extra):
-        """As click does; what a terminal cannot encode is a question mark, and no error.
+        """Run as click does, with safe output streams.
 
-        A closed stream goes to the null device: its number would be that of the next file.
+        A character that the terminal cannot encode becomes a question mark. A closed stream is
+        opened on the null device: otherwise the next file would get its number.
         """
         for name in ("stdout", "stderr"):
             if getattr(sys, name) is None:
                 setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
             if hasattr(stream := getattr(sys, name), "reconfigure"):
                 stream.reconfigure(errors="replace")
-        os.environ["MPLBACKEND"] = "agg"  # a notebook's, or a desktop's, may not be here
+        os.environ["MPLBACKEND"] = "agg"  # the backend of a notebook or desktop may be missing here
         return super().main(*args, **extra)
 
     def make_context(self, *args, **extra):
-        """As click does; plugins that cannot be listed are told in one line."""
+        """Make the context as click does; report plug-ins that cannot be listed in one line."""
         with errors():
             _all_names()
             return super().make_context(*args, **extra)
@@ -143,14 +145,14 @@ class Commands(click.Group):
         return command
 
     def resolve_command(self, context, args):
-        """As click does, with the nearest name in the message."""
+        """Resolve as click does; for an unknown command, suggest the nearest name."""
         if self.get_command(context, args[0]) is None:
             known = self.list_commands(context)
             raise click.UsageError(discovery.unknown("command", args[0], known, plugins=True))
         return super().resolve_command(context, args)
 
     def format_commands(self, context, formatter):
-        """Write the commands by `GROUPS`, each with the first line of its file's docstring."""
+        """Write the commands by `GROUPS`, each with the first line of its docstring."""
         texts = {
             name.replace("_", "-"): discovery.summary(package, name)
             for package in PACKAGES
@@ -164,7 +166,7 @@ class Commands(click.Group):
                     formatter.write_dl(rows)
 
     def invoke(self, context):
-        """Run a command; a mistake of the user ends in one line, never in a traceback."""
+        """Run a command; report a user's mistake in one line, without a traceback."""
         allocator.keep_freed_memory()
         with errors():
             return super().invoke(context)
@@ -180,11 +182,11 @@ def main():
 
 
 def run() -> None:
-    """Run the command line as a program, and end the process without Python's own cleaning up.
+    """Run the command line as a program, and end the process without destructors.
 
-    What is registered with `atexit` runs. The destructors of PyTorch would take 0.4 s and 0.1 GB,
-    and abort the process where a visitor's request is still computed (`capsviz explore`). Under a
-    profiler or a debugger all is in order.
+    Functions registered with `atexit` run. PyTorch's destructors would take 0.4 s and 0.1 GB, and
+    abort the process while `capsviz explore` still computes a request. Under a profiler or a
+    debugger, the process ends normally.
     """
     try:
         main(prog_name="capsviz")
@@ -194,6 +196,6 @@ def run() -> None:
             raise
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            with contextlib.suppress(OSError, ValueError):  # the reader has closed the stream
                 stream.flush()
         os._exit(status)

@@ -1,7 +1,7 @@
-"""The command of an analysis: made from what its `measure` takes, and what all commands share.
+"""Make the command of an analysis from the parameters of its `measure` and the shared options.
 
-Options come from the annotations of `measure` (`capsviz.analysis`). Where a command has several
-analyses, the options that are typed choose one: `--n N` asks for many images in place of one.
+Options come from the annotations of `measure` (`capsviz.analysis`). If a command has several
+analyses, the typed options choose one: for example, `--n N` chooses many images instead of one.
 """
 
 import typing
@@ -17,26 +17,26 @@ from capsviz import discovery
 from capsviz.analysis import Analysis, Option
 from capsviz.cli import options, writing
 
-ONE = ("digit", "index", "image")  # options of one image
+ONE = ("digit", "index", "image")  # options that choose one image
 RANGES: dict[type, Any] = {int: click.IntRange, float: click.FloatRange}
 
 
 def command_of(name: str) -> click.Command:
-    """Return the command of the analyses that a module of `analyses/` holds."""
+    """Return the command of the analyses in a module of `analyses/`."""
     analyses = contract.of(name)
     for one in analyses:
         if type(one).measure is Analysis.measure:
             raise ValueError(f"{type(one).__name__} of '{name}' has no `measure`")
     takes = {given for one in analyses for given in one.given}
 
-    def explained(context, option, value):
+    def print_explanation(context, option, value):
         if value:
             click.echo(contract.explanation(name))
             context.exit()
 
     explain = click.option(
         "--explain", is_flag=True, is_eager=True, expose_value=False,
-        callback=explained,
+        callback=print_explanation,
         help="Print what is measured, how, and what not to conclude from it."
     )  # fmt: skip
     inner: Any = explain(writing.panels(writing.figure(writing.as_json(_body(name, analyses)))))
@@ -53,12 +53,12 @@ def command_of(name: str) -> click.Command:
     command.params[:0] = [_click_option(one) for one in _merged(analyses)]
     counts = Counter(flag for one in command.params for flag in {one.name, *one.opts})
     if twice := [flag for flag, count in counts.items() if count > 1]:
-        raise ValueError(f"{name}: all commands have {twice[-1]}: call this option otherwise")
+        raise ValueError(f"{name}: all commands have {twice[-1]}: rename this option")
     return command
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
-    """Return the options of all analyses, each once, with all choices."""
+    """Return the options of all analyses, each once, with its choices joined."""
     merged: dict[str, Option] = {}
     for option in (option for one in analyses for option in one.options):
         first = merged.get(option.name, option)
@@ -68,7 +68,7 @@ def _merged(analyses: Sequence[Analysis]) -> list[Option]:
 
 
 def _click_option(one: Option) -> click.Option:
-    """Return click's option: a number within its range, a flag, a choice, a path, or a text."""
+    """Convert an option to click's: a number in a range, a flag, a choice, a path, or a text."""
     kind: Any = one.kind
     more: dict[str, Any] = {"help": one.help, "metavar": one.flag.metavar}
     names = [one.flag.name, one.name]
@@ -92,10 +92,10 @@ def _click_option(one: Option) -> click.Option:
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
-    """Return the first analysis that takes every option that was typed; ValueError for none.
+    """Return the first analysis that takes every typed option; ValueError if there is none.
 
-    Beside an analysis of one image, those of many are chosen by `--n`, a flag, a choice or a path:
-    a number alone, as `--seed`, chooses none.
+    If the first analysis is of one image, an analysis of many is chosen by `--n`, a flag, a choice
+    or a path. A number alone, such as `--seed`, does not choose it.
     """
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
@@ -107,8 +107,8 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
     flags = {p.name: p.opts[0] for p in context.command.params}
     if not refused[best]:
-        alike = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
-        if alike or any(own[name].kind not in (int, float) for name in refused[0]):
+        same_kind = analyses[best].of_one_image == analyses[0].of_one_image or "n" in names
+        if same_kind or any(own[name].kind not in (int, float) for name in refused[0]):
             return analyses[best]
         best = 0
     if "n" not in names and analyses[best].of_one_image:
@@ -126,7 +126,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
 
 
 def _takes(analysis: Analysis, name: str, value) -> bool:
-    """Return whether an analysis has this option, and of a choice this value."""
+    """Return whether an analysis has this option and, if it is a choice, accepts this value."""
     for option in analysis.options:
         if option.name == name:
             return not option.choices or value in option.choices
@@ -196,7 +196,10 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
 
 
 def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
-    """Print the panels of an analysis where "list" is asked for; ValueError for unknown ones."""
+    """Print the panels of an analysis if `names` has "list"; ValueError for unknown names.
+
+    Return whether they were printed.
+    """
     known = analysis.all_panels
     if "list" in names:
         for name, one in known.items():
@@ -209,9 +212,9 @@ def list_panels(analysis: Analysis, names: Sequence[str]) -> bool:
 
 
 def _open(analysis: Analysis, named: dict, picture: dict | None) -> list[Any]:
-    """Open the networks and their data; ValueError if the first one lacks what is needed.
+    """Open the networks and their data; ValueError if the first network lacks required parts.
 
-    Where a picture of the user's own is shown, the data set need not be there.
+    For a picture of the user, the data set may be missing.
     """
     from capsviz.tracing import needs
 
@@ -227,7 +230,7 @@ def _open(analysis: Analysis, named: dict, picture: dict | None) -> list[Any]:
 
 
 def _require_statistic(analysis: Analysis) -> None:
-    """Raise ValueError for several training runs where one image, or no number, is shown."""
+    """Raise ValueError if the analysis has no statistic that can be averaged over training runs."""
     name = analysis.name.replace("_", "-")
     if analysis.of_one_image and any(_takes(one, "n", None) for one in contract.of(analysis.name)):
         raise ValueError("several training runs need statistics over images: add --n N")
@@ -244,7 +247,7 @@ def _require_statistic(analysis: Analysis) -> None:
 
 
 def _joined(measured: Callable, runs: Sequence, recipes: Sequence) -> tuple:
-    """Return (stem, result, its training runs) of one training run, or of several."""
+    """Return stem, result and facts about the training runs, of one run or of several joined."""
     if len(runs) == 1:
         return (*measured(0), None)
     from capsviz.inputs.runs import about

@@ -1,9 +1,9 @@
-"""Names of figures: what made them, so that two that differ never share one; nothing is lost.
+"""Name figures by their inputs, so that different figures have different names.
 
-A figure is called ANALYSIS-CHECKPOINT-WHAT-OPTIONS: the checkpoint where its name is not in the
-rest, several in their order, and every option that is not the default. Where its numbers lie
-already, the command is refused before anything is computed, unless `--force` is given; numbers of
-other weights or data of the same names get another name.
+A figure is called ANALYSIS-CHECKPOINT-WHAT-OPTIONS, with several checkpoints in their order, and
+every option that is not the default. The checkpoint is left out if WHAT contains it. If the same
+numbers exist already, the command is refused before anything is computed, unless `--force` is
+given. Numbers of other weights or data with the same names get another name.
 """
 
 import glob
@@ -18,23 +18,23 @@ from pathlib import Path
 
 import click
 
-PRESENTATION = {  # options that change where a figure goes and what it looks like, not its numbers
+PRESENTATION = {  # options that change the place and look of a figure, not its numbers
     "output", "formats", "width", "venue", "rc", "font", "force", "as_json", "device", "data_dir",
     "size", "fps", "task", "table",
 }  # fmt: skip
 NETWORK = ("checkpoint", "first", "others", "seeds_of", "network", "weights")
-WITHIN = {  # what analyses name themselves
+WITHIN = {  # options that analyses put into their own stems
     "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture", "layer",
 }  # fmt: skip
-LONGEST = 60  # letters of the networks, and of the options; longer ones are cut, and told apart
+LONGEST = 60  # letters of the networks, and of the options; longer ones end in a digest
 CODE_AND_WEIGHTS = {".py", ".safetensors", ".pt", ".pth", ".ckpt", ".bin"}
-HEAD = 65536  # bytes of a result's file that hold its options
+HEAD = 65536  # leading bytes of a result file, which contain its options
 
 
 def label(source: str) -> str:
-    """Return a network as part of a name: shipped weights by name, others by file and folder.
+    """Return the label of a network in a name: shipped weights by name, others by file and folder.
 
-    A glob whose last part is a star alone goes by what the names that it matches begin with.
+    A glob that ends in a bare star is labelled by the common prefix of its matches.
     """
     from capsviz import checkpoint
     from capsviz.inputs.runs import matching
@@ -53,7 +53,7 @@ def label(source: str) -> str:
 
 
 def slug(text: object) -> str:
-    """Return a text in letters that every file system takes."""
+    """Return a text with only characters that every file system accepts."""
     return re.sub(r"[^\w.+-]+", "-", str(text)).strip("-.") or "unnamed"
 
 
@@ -64,10 +64,10 @@ def stem(
 
     Parameters
     ----------
-    base      of the analysis: "rotate-mnist-2-0".
-    networks  labels of the networks; they stand behind the name of the `analysis`, where the base
-              begins with it, else at the end.
-    options   those that are not the defaults, by their names on the command line.
+    base      name that the analysis gives: "rotate-mnist-2-0".
+    networks  labels of the networks; they follow the name of the `analysis` if the base begins with
+              it, otherwise they stand at the end.
+    options   options that are not the defaults, by their names on the command line.
     """
     alone = len(networks) == 1 and f"-{networks[0]}-" in f"-{base}-"
     named = "" if alone else _cut("-".join(networks))
@@ -84,7 +84,7 @@ def stem(
 
 
 def _values(value) -> list[str]:
-    """Return an option as words: numbers with signs, the last part of a path with a digest."""
+    """Return the words of an option's value; a path gives its last part and a digest."""
     if value is True:
         return []
     if isinstance(value, list | tuple):
@@ -103,12 +103,12 @@ def _cut(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return six digits that tell texts apart."""
+    """Return six hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 def changed(context: click.Context) -> dict[str, object]:
-    """Return the running command's options that are not defaults and not in the name otherwise."""
+    """Return the running command's options that belong in the name: those not at their defaults."""
     values = {}
     for option in context.command.params:
         value = context.params.get(option.name)
@@ -123,14 +123,14 @@ def changed(context: click.Context) -> dict[str, object]:
 
 
 def identity(context: click.Context) -> str:
-    """Return what the numbers of the running command are made of, as one text."""
+    """Return all inputs that determine the numbers of the running command, as one text."""
     values = {key: value for key, value in context.params.items() if key not in PRESENTATION}
     made_of = values | files(context) | {"shipped weights": _shipped(context)}
     return json.dumps(made_of, default=str, sort_keys=True)
 
 
 def _shipped(context: click.Context) -> str:
-    """Return a digest of the shipped weights that are named, or of all if no network is named."""
+    """Return a digest of the named shipped weights, or of all if no network is named."""
     from capsviz import checkpoint
 
     shipped = checkpoint.shipped()
@@ -142,8 +142,8 @@ def _shipped(context: click.Context) -> str:
 def files(context: click.Context) -> dict[str, str]:
     """Return digests of names, sizes and times of the files of data, networks and plug-ins.
 
-    Of a network its weights, or the code and weights in the folder of FILE.py and its
-    packages; shipped ones and data that are found without `--data-dir` are not looked at.
+    The files of a network are its weights, or the code and weights in the folder of FILE.py and its
+    packages. Shipped networks, and data found without `--data-dir`, are left out.
     """
     from capsviz import checkpoint, discovery
 
@@ -172,7 +172,7 @@ def files(context: click.Context) -> dict[str, str]:
 
 
 def _folders_of_code(folder: Path) -> Iterator[Path]:
-    """Yield a folder and its packages: folders below it with Python files, and theirs in turn."""
+    """Yield a folder and, recursively, its subfolders that contain Python files."""
     for here, below, names in os.walk(folder):
         if Path(here) == folder or any(name.endswith(".py") for name in names):
             yield Path(here)
@@ -181,7 +181,7 @@ def _folders_of_code(folder: Path) -> Iterator[Path]:
 
 
 def networks(values: Mapping, *keys: str) -> list[str]:
-    """Return what options name, of one text or path or several each."""
+    """Return the networks that the options `keys` name; each holds one or several."""
     texts: list[str] = []
     for key in keys:
         value = values.get(key) or ()
@@ -190,23 +190,23 @@ def networks(values: Mapping, *keys: str) -> list[str]:
 
 
 def try_folder(folder: Path) -> None:
-    """Raise OSError if a folder cannot be written to, or cannot be made; it is not made yet."""
+    """Raise OSError if a folder cannot be written to or created; do not create it."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(folder))
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
-    except OSError as error:  # it names the file that was tried
+    except OSError as error:  # names the temporary file; name the folder instead
         raise OSError(error.errno, error.strerror, str(existing)) from error
 
 
 def refuse_existing(
     path: Path, *, force: bool, kinds: Sequence[str] = (), option: str = "--output"
 ) -> None:
-    """Raise ValueError if there are files of this name, without ending, unless `force`.
+    """Raise ValueError if files with this name exist, whatever their ending, unless `force`.
 
-    `kinds` are the endings that are looked for, () for all; another name is chosen by `option`.
+    `kinds` restricts the endings, () is for all; the message names `option` to choose another name.
     """
     if not force and path.parent.is_dir():
         for other in sorted(path.parent.glob("*.*")):
@@ -217,14 +217,14 @@ def refuse_existing(
 
 
 def refuse_file(path: Path, *, force: bool) -> None:
-    """Raise ValueError if the file is there, unless `force`; OSError if it cannot be written."""
+    """Raise ValueError if the file exists, unless `force`; OSError if it cannot be written."""
     if path.exists() and not force:
         raise ValueError(f"{path} exists: add --force to overwrite it, or name another file")
     try_folder(path.parent)
 
 
 def repeated(folder: Path, analysis: str, identity: str) -> Path | None:
-    """Return the JSON of a result of the same options in a folder; None if there is none."""
+    """Return the JSON path of a result with the same inputs in a folder; None if there is none."""
     entries = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""Command-line options that commands share. Importing this costs click alone."""
+"""Command-line options that commands share. Importing this module imports click alone."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from capsviz.inputs import USUAL_CLASS, usual_class
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:
-    """Return one decorator of several options; `into` hands their values over as one dict."""
+    """Combine option decorators; with `into`, their values are passed as one dict of that name."""
 
     def decorate(function):
         inner, names = function, []
@@ -37,7 +37,7 @@ def number(help_text: str, *, name: str = "n") -> Callable:
 
 
 def path_option(*names: str, folder: bool | None = None, **how) -> Callable:
-    """Return an option for a path: of a folder, of a file (False), or of either (None)."""
+    """Return an option for a path: a folder (True), a file (False), or either (None)."""
     kind = click.Path(path_type=Path, file_okay=folder is not True, dir_okay=folder is not False)
     return click.option(*names, type=kind, **how)
 
@@ -70,7 +70,7 @@ device = click.option(
 
 
 def _size(context, param, text: str | None):
-    """Return the side of a square, or height and width of a rectangle; None: not given."""
+    """Parse the side of a square, or height x width of a rectangle; None if not given."""
     sides = [] if text is None else text.lower().split("x")
     if not all(side.isdecimal() for side in sides) or len(sides) > 2:
         raise click.BadParameter(f"expected pixels, as 32 or 48x64 (height x width), got '{text}'")
@@ -95,8 +95,8 @@ own_data_options = stack(
 network = stack(
     click.option(
         "--model", metavar="NAME",
-        help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it is not the recipe's, the "
-        "recipe's network options are not used. [default: capsnet]"
+        help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it differs from the recipe's, "
+        "the recipe's network options are ignored. [default: capsnet]"
     ),
     click.option(
         "--preset", metavar="paper|authors",
@@ -111,20 +111,20 @@ network = stack(
 
 
 def one_by_one(context, option, texts: tuple[str, ...]) -> list[str]:
-    """Return the names of an option that is given several times, or once with commas."""
+    """Split the values of an option at commas; it may also be given several times."""
     return [name.strip() for text in texts for name in text.split(",")]
 
 
 only = click.option(
     "--only", multiple=True, metavar="NAME", callback=one_by_one,
-    help="Only this analysis; may be given several times."
+    help="Run only this analysis; may be given several times."
 )  # fmt: skip
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
                     help="Random seed.")  # fmt: skip
 
 
 def own_network(**how) -> Callable:
-    """Return the options of a user-defined network, in place of a checkpoint."""
+    """Return the options of a user-defined network, an alternative to a checkpoint."""
     return stack(
         click.option(
             "--network", metavar="FILE.py:FUNCTION", **how,
@@ -143,7 +143,7 @@ def _checkpoint(help_text: str, *names: str, **how) -> Callable:
 
 _one = "Name of shipped weights, a .safetensors file, or the folder of a training run. "
 _default = "[default: the data set's own weights]"
-_several = "Given several times: training runs of one recipe with different seeds. "
+_several = "Give it several times for training runs of one recipe with different seeds. "
 _seeds_of = click.option(
     "--seeds-of", multiple=True, metavar="'GLOB'",
     help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
@@ -175,7 +175,7 @@ single_networks = _networks(f"One or several networks: {_files}{_default}")
 
 
 def _class(value: str | int) -> str | int:
-    """Return the number of a class if it is written as one; "01" and other names as text."""
+    """Parse the number of a class; "01" and other names stay text."""
     return int(value) if str(value).isdecimal() and str(int(value)) == value else value
 
 
@@ -198,7 +198,7 @@ picture = stack(
 
 
 def open_inputs(values: dict, **more):
-    """Open the network and data that `@inputs` asks for; say on stderr what was chosen."""
+    """Open the network and data of `@inputs`; print notices on stderr."""
     from capsviz.inputs import opening as module
 
     inputs = module.open_inputs(**with_options(values), **more)
@@ -208,13 +208,13 @@ def open_inputs(values: dict, **more):
 
 
 def with_options(values: dict) -> dict:
-    """Return the values of `@inputs` or `@networks` with options of the data set as a dict."""
+    """Return the values of `@inputs` or `@networks`, with the data set's options as a dict."""
     values = dict(values)
     return values | {"data_options": of_data(values.pop("about_data", ()))}
 
 
 def open_networks(values: dict, **more) -> list:
-    """Open the networks that `@networks` asks for, in that order, with the same data."""
+    """Open the networks of `@networks`, in that order, with the same data."""
     from capsviz.inputs import opening as module
 
     values = with_options(values)
@@ -226,7 +226,7 @@ def open_networks(values: dict, **more) -> list:
 
 
 def open_picture(inputs, values: dict):
-    """Open the image that `@picture` asks for; ValueError for options that it would ignore."""
+    """Open the image of `@picture`; ValueError for options that would be ignored."""
     from capsviz.inputs import opening as module
 
     if values["image"] is not None and (chosen := typed("digit", "index")):
@@ -239,22 +239,22 @@ def open_picture(inputs, values: dict):
 
 
 def named_values(texts: Iterable[str]) -> dict[str, object]:
-    """Return the values, by name, of options NAME=VALUE that may be repeated, as `--option`."""
+    """Parse repeated options NAME=VALUE, such as `--option`, into values by name."""
     from capsviz.training.recipe import read_option
 
     return dict(read_option(text) for text in texts)
 
 
 def of_data(about_data, top_value=None, image_size=None, image_channels=None) -> dict[str, object]:
-    """Return the options of a data set that are given, of those that `own_data_options` name."""
+    """Return the given options of a data set, from the values of `own_data_options`."""
     known = {"range": top_value, "image_size": image_size, "image_channels": image_channels}
     given = {name: value for name, value in known.items() if value is not None}
-    bare = dict.fromkeys(filter(str.isidentifier, about_data))  # the data set says what it takes
+    bare = dict.fromkeys(filter(str.isidentifier, about_data))  # reported by the data set
     return named_values(text for text in about_data if text not in bare) | bare | given
 
 
 def typed(*names: str) -> list[str]:
-    """Return those of the running command's options, by parameter name, that were typed."""
+    """Return the flags of these parameters that the user typed for the running command."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     return [
@@ -267,7 +267,8 @@ def typed(*names: str) -> list[str]:
 def chosen_class(dataset, digit: int | str) -> int:
     """Return the class that the running command's `--digit` names; ValueError if there is none.
 
-    A name counts before a number. Both are printed where they differ.
+    If a class has the given name, it is chosen before one with that number. Name and number are
+    printed if they differ.
     """
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
@@ -286,7 +287,7 @@ def chosen_class(dataset, digit: int | str) -> int:
 
 
 def task(what: str) -> Callable:
-    """Return `--task I/N`: a share of a series of training runs, (i, n) counted from 1."""
+    """Return the option `--task I/N` for a share of a series of runs, as (i, n) counted from 1."""
 
     def read(context, option, text):
         i, _, n = text.partition("/")
@@ -294,12 +295,12 @@ def task(what: str) -> Callable:
             raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
         return int(i), int(n)
 
-    text = f"Do part I of N of {what}; N commands, on any machines, fill one folder."
+    text = f"Run part I of N of {what}; N commands, on any machines, can fill one folder."
     return click.option("--task", metavar="I/N", default="1/1", callback=read, help=text)
 
 
 def is_empty(task: tuple[int, int], runs: int) -> bool:
-    """Return whether a task has no run, and say so: there may be more tasks than runs."""
+    """Return whether a task has no run, because there are more tasks than runs; print it if so."""
     i, n = task
     if i > runs:
         count = "is 1 run" if runs == 1 else f"are {runs} runs"

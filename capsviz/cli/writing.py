@@ -1,6 +1,6 @@
-"""What a command writes: the options of a figure, its files, and the lines on the terminal.
+"""Write the output of a command: options and files of a figure, and lines on the terminal.
 
-Importing this costs click alone.
+Importing this module imports click alone.
 """
 
 import shlex
@@ -20,7 +20,7 @@ as_json = click.option(
 
 
 def _checked(name: str) -> Callable:
-    """Return a callback that refuses a format, a venue, ... before anything is computed."""
+    """Return a callback that checks an option by a function of `results.house`."""
 
     def check(context, option, value):
         from capsviz.results import house
@@ -79,7 +79,7 @@ panel = click.option(
     "--panel",
     multiple=True,
     metavar="NAME|list",
-    help="Draw this panel alone, or several in their order; list: print their names.",
+    help="Draw only this panel; may be given several times. `list` prints the names.",
 )
 panels = stack(
     panel,
@@ -93,7 +93,7 @@ panels = stack(
 
 
 def prepare(analysis: str, figure_options: dict) -> None:
-    """Refuse, before anything is computed, a folder that is not writable, or has the result."""
+    """Raise, before anything is computed, if the folder is not writable or has the result."""
     folder = figure_options["output"]
     naming.try_folder(folder)
     identity = naming.identity(click.get_current_context())
@@ -105,10 +105,10 @@ def target(
     base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None,
     identity: str | None = None,
 ) -> Path:  # fmt: skip
-    """Return the path of a figure, without ending; ValueError if a file has its name already.
+    """Return the path of a figure, without ending; ValueError if a file with that name exists.
 
-    `base` is the name that the analysis gives, `networks` are as they were named or chosen. Beside
-    a file of that name, numbers of another `identity` get a digest of it into theirs.
+    `base` is the name that the analysis gives; `networks` are the networks as named or chosen. If
+    the name is taken by numbers of another `identity`, a digest of `identity` is appended.
     """
     labels = [naming.label(one) for one in networks]
     changed = naming.changed(click.get_current_context())
@@ -126,23 +126,23 @@ def target(
 
 
 def looking(figure_options: dict):
-    """Return a context manager in which figures are drawn as `--rc` and `--font` ask."""
+    """Return a context manager that applies `--rc` and `--font` to figures."""
     from capsviz.results import house
 
     return house.look(figure_options["rc"], figure_options["font"])
 
 
 def width(figure_options: dict) -> str | float:
-    """Return the width that `--width` and `--venue` ask for."""
+    """Return the width that `--width` and `--venue` set."""
     from capsviz.results import house
 
     return house.width_for(figure_options["width"], figure_options["venue"])
 
 
 def settings(part, n: int | None, usual: int, digit, index: int, seed: int, most=None):
-    """Return the settings of figures of a data set, of the `usual` number of images without `n`.
+    """Return the settings of figures of a data set; without `n`, for the `usual` number of images.
 
-    ValueError for more images than there are, or an image that there is not.
+    ValueError if there are fewer than `n` images, or if the chosen image does not exist.
     """
     from capsviz.results.sets import Settings
 
@@ -155,16 +155,16 @@ def settings(part, n: int | None, usual: int, digit, index: int, seed: int, most
 
 
 def sources(inputs) -> list[str]:
-    """Return the networks as they were typed; if there are none, that of the data set."""
+    """Return the networks as typed; if none were, the default network of the data set."""
     texts = naming.networks(click.get_current_context().params, *naming.NETWORK[:-1])
     return texts or ([] if inputs.source is None else [inputs.source])
 
 
 def save(name: str, analysis: str, result, networks, figure_options, drawn, runs) -> list[Path]:
-    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
+    """Write pictures and numbers of a result by the options of `@figure`; the JSON comes last.
 
-    Of the opened `networks` the first one counts; `drawn` is of `@panels`, and `runs` says what
-    training runs it is of.
+    The first of the opened `networks` names device and card. `drawn` are the options of `@panels`;
+    `runs` describes the training runs of the result.
     """
     inputs, cards = networks[0], {one.name: one.model.card or {} for one in networks}
     context = click.get_current_context()
@@ -181,7 +181,7 @@ def save(name: str, analysis: str, result, networks, figure_options, drawn, runs
 
 
 def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
-    """Call `results.save` as `@figure` asks."""
+    """Call `results.save` with the options of `@figure`."""
     from capsviz import results
 
     with looking(figure_options):
@@ -199,12 +199,12 @@ def to_json(values) -> str:
 
 
 def command_line() -> str:
-    """Return the command that is running, as it was typed."""
+    """Return the running command as it was typed."""
     return shlex.join(["capsviz", *sys.argv[1:]])
 
 
 def line(text: str) -> None:
-    """Print one line on stderr, beside a progress bar."""
+    """Print one line on stderr, without breaking a progress bar."""
     from tqdm import tqdm
 
     tqdm.write(text, file=sys.stderr)
@@ -220,7 +220,7 @@ def report(result, findings: str, paths, as_json: bool) -> None:
 def progress(label: str) -> Callable:
     """Return a wrapper of an iterable: a progress bar on stderr, if that is a terminal.
 
-    Freed memory that lies in pieces, which the next step may not fit into, is given back.
+    After each step, fragmented free memory is returned to the system.
     """
     from tqdm import tqdm
 

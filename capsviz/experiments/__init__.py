@@ -1,1 +1,1 @@
-"""Published protocols that train or attack: affNIST, tables made anew, decoders of children."""
+"""Published protocols that train or attack: affNIST, published tables, decoders, attacks."""

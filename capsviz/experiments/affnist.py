@@ -1,12 +1,12 @@
 """Train on shifted MNIST, stop at a matched accuracy, and score on affine variants of it.
 
-The affNIST protocol of Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section 5.2, for every
-network of `NETWORKS`: 28x28 digits padded by 6 pixels and shifted by up to 6 in training, and
-nothing else. "Matched" weights are those of the first check whose held-out accuracy reaches the
-target, "full" ones those of the last epoch. Held-out images are MNIST's validation images, each
-shifted once as in training. The matched held-out accuracy is optimistic, as the first of many
-checks above a line: compare networks by shifted test images. Every result is a JSON file, so that
-an interrupted series goes on where it stopped.
+The affNIST protocol of Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section 5.2, for each
+network of `NETWORKS`. In training, digits of 28x28 are padded by 6 pixels and shifted by up to 6;
+there is no other augmentation. "Matched" weights come from the first check whose held-out accuracy
+reaches the target, "full" weights from the last epoch. The held-out images are MNIST's validation
+images, each shifted once as in training. The matched held-out accuracy is optimistic, because the
+check is selected by it: compare networks on shifted test images. Each result is a JSON file, so an
+interrupted series resumes where it stopped.
 """
 
 import base64
@@ -39,11 +39,11 @@ from capsviz.transforms.augment import shift, to_float
 from capsviz.validation import Positive, validated
 
 SHIFT_PX = affnist_like.PAD_PX
-HELD_OUT_SEED = 1  # of the shifts of validation and test images
+HELD_OUT_SEED = 1  # for the shifts of validation and test images
 ORIGINALS = 10_000  # test images of MNIST
-VARIANTS = 32  # of each in affnist_like
-CHUNK = 2000  # images that are float at a time
-NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
+VARIANTS = 32  # transformed versions of each original in affnist_like
+CHUNK = 2000  # images converted to float at a time
+NETWORKS: dict[str, tuple[str, dict]] = {  # name -> (model, options)
     "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),
     "capsnet-1": ("capsnet", {"iterations": 1, "reconstruction_weight": 0.01}),
     "cnn": ("cnn", {"kernel": 5}),
@@ -54,40 +54,40 @@ NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
 KEYS = (
     "network", "seed", "state", "terms", "parameters", "held_out", "test", "affnist_like",
     "affnist",
-)  # of a result  # fmt: skip
+)  # fields of a result  # fmt: skip
 Images = Annotated[int, Field(ge=1, le=VARIANTS * ORIGINALS)]
 STATES = ("matched", "full")
-APART = ("epochs", "limit")  # terms in which a run may continue differently
+MAY_CHANGE = ("epochs", "limit")  # terms that a resumed run may change
 
 
 @validated
 class Plan:
-    """Settings of a series; each result holds its `terms`."""
+    """Settings of a series; each result records its `terms`."""
 
-    folder: Path  # of results and runs
-    target: Inside = 0.9923  # held-out accuracy at which "matched" weights are kept
-    checks: Positive = 4  # of that accuracy in each epoch
-    epochs: Positive = 50  # of a full training
-    batch_size: Positive = 128  # as the authors; smaller ones reach the target in fewer epochs
+    folder: Path  # for results and runs
+    target: Inside = 0.9923  # held-out accuracy at which "matched" weights are saved
+    checks: Positive = 4  # checks of that accuracy per epoch
+    epochs: Positive = 50  # length of a full training run
+    batch_size: Positive = 128  # the authors' value; smaller ones reach the target in fewer epochs
     ema: float | None = None  # decay of averaged weights, which need fewer epochs
-    full: bool = True  # train on after the target is reached
+    full: bool = True  # continue training after the target is reached
     limit: Images | None = None  # images of affnist_like; None: all
     train_limit: Positive | None = None  # training images, for trials
     precision: Precision = "auto"
 
     @property
     def n(self) -> int:
-        """Images of affnist_like."""
+        """Number of affnist_like images."""
         return VARIANTS * ORIGINALS if self.limit is None else self.limit
 
 
 def terms(plan: Plan, device: torch.device | str) -> dict:
-    """Return what a result depends on, beside network and seed."""
+    """Return the settings that a result depends on, besides network and seed."""
     shared = {k: v for k, v in vars(plan).items() if k not in ("folder", "full")}
     return shared | {"precision": resolve_precision(plan.precision, torch.device(device))}
 
 
-class _Reached(Exception):  # noqa: N818 - not an error: it ends the training loop
+class _TargetReached(Exception):  # noqa: N818 - not an error: it ends the training loop
     """The target was reached."""
 
 
@@ -114,11 +114,12 @@ def run(
 ) -> None:
     """Train one network from one seed and score it, unless its results exist.
 
-    `report` is called with a line for each check, epoch and result, `on_step` as by `train.fit`.
-    ValueError if the folder holds results, or a begun run, on other terms; a full training may be
-    lengthened. BlockingIOError if another process is training this network there.
+    `report` receives a line for each check, epoch and result; `on_step` is called as by
+    `train.fit`. ValueError if the folder holds results, or an unfinished run, with other terms; the
+    number of epochs of a full run may grow. BlockingIOError if another process is training this
+    network in this folder.
     """
-    recipe(network, seed, plan)  # refuses an unknown network
+    recipe(network, seed, plan)  # raises for an unknown network
     with locked(plan.folder / "runs" / f"{network}-{seed}"):
         _run(network, seed, plan, root, device, report, on_step)
 
@@ -135,7 +136,7 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
         return
     train = data.load("mnist", "train", root, **settings.data_options)
     validation = held_out("validation", root)
-    real(plan.limit, root)  # reports damaged files before training
+    real(plan.limit, root)  # raises for damaged files before training
     _begin(output, conditions)
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
@@ -143,7 +144,7 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
         average = None if settings.ema is None else Average(model, settings.ema)
 
         def check(epoch: int, step: int, steps: int, loss, accuracy) -> None:
-            """Keep the first weights that reach the target."""
+            """Save the first weights that reach the target."""
             on_step(epoch, step, steps, loss, accuracy)
             at = [max(1, steps * (k + 1) // plan.checks) for k in range(plan.checks)]
             if weights.exists() or step not in at:
@@ -159,9 +160,9 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
                 f"epoch {epoch}, step {step} of {steps}: held-out accuracy {held_out_accuracy:.2%}"
             )
             if reached and not to_the_end:
-                raise _Reached
+                raise _TargetReached
 
-        def told(epoch: Epoch, _) -> None:
+        def report_epoch(epoch: Epoch, _) -> None:
             report(
                 f"{network}-{seed}: epoch {epoch.epoch}, loss {epoch.train_loss:.4f}, held-out "
                 f"accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
@@ -169,7 +170,7 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
 
         return fit(
             settings, train, validation, output, model=model, average=average, device=device,
-            resume=True, report=report, on_step=check, on_epoch=told,
+            resume=True, report=report, on_step=check, on_epoch=report_epoch,
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
@@ -184,12 +185,12 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
 
     if not have_matched:
         if not weights.exists():
-            with contextlib.suppress(_Reached):
+            with contextlib.suppress(_TargetReached):
                 trained(to_the_end=False)
         if weights.exists():
             tensors, about = read_tensors(weights)
             about = json.loads(about["about"])
-            _require_equal(weights, about["terms"], conditions, APART)
+            _require_equal(weights, about["terms"], conditions, MAY_CHANGE)
             model = build_model(settings, train).to(device)
             model.load_state_dict(tensors)
             store(matched, "matched", model, about["training"])
@@ -202,12 +203,12 @@ def _run(network, seed, plan, root, device, report, on_step) -> None:
 
 
 def result_path(folder: Path, network: str, seed: int, state: str) -> Path:
-    """Return the path of the result of one network and seed."""
+    """Return the path of the result of one network, seed and state."""
     return folder / f"{network}-{seed}-{state}.json"
 
 
 def read(folder: Path) -> list[dict]:
-    """Return the results in a folder, in the order of `NETWORKS`, then seed, then state."""
+    """Return the results in a folder, sorted by `NETWORKS`, seed and state."""
     paths = [path for state in STATES for path in folder.glob(f"*-*-{state}.json")]
     results = [_read_one(path) for path in paths]
     names = list(NETWORKS)
@@ -227,19 +228,19 @@ def _read_one(path: Path) -> dict:
         ) from error
 
 
-def _complete(path: Path, conditions: dict, apart: tuple[str, ...]) -> bool:
-    """Return whether a result with these terms exists, and not of a shorter training."""
+def _complete(path: Path, conditions: dict, ignored: tuple[str, ...]) -> bool:
+    """Return whether a result with these terms exists, from a run that is not shorter."""
     if not path.exists():
         return False
     stored = _read_one(path)["terms"]
-    if "epochs" not in apart and stored["epochs"] < conditions["epochs"]:
+    if "epochs" not in ignored and stored["epochs"] < conditions["epochs"]:
         return False
-    _require_equal(path, stored, conditions, apart)
+    _require_equal(path, stored, conditions, ignored)
     return True
 
 
 def _begin(folder: Path, conditions: dict) -> None:
-    """Write the terms of a run into its folder; ValueError if it was begun on others."""
+    """Write the terms of a run into its folder; ValueError if it was begun with others."""
     path = folder / "terms.json"
     if {other.name for other in folder.iterdir()} <= {path.name, LOCK}:  # nothing is trained yet
         write_text(path, json.dumps(conditions) + "\n")
@@ -248,13 +249,13 @@ def _begin(folder: Path, conditions: dict) -> None:
             stored = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path} holds no terms of a run: {error}") from error
-        _require_equal(folder, stored, conditions, APART)
+        _require_equal(folder, stored, conditions, MAY_CHANGE)
 
 
-def _require_equal(path: Path, stored: dict, conditions: dict, apart: tuple[str, ...]) -> None:
-    """Raise ValueError for a file that was made on other terms, but for those named apart."""
+def _require_equal(path: Path, stored: dict, conditions: dict, ignored: tuple[str, ...]) -> None:
+    """Raise ValueError if a file was made with other terms; those named in `ignored` may differ."""
     for name in conditions:
-        if name not in apart and stored.get(name) != conditions[name]:
+        if name not in ignored and stored.get(name) != conditions[name]:
             raise ValueError(
                 f"{path} was made with {name} {stored.get(name)}, got {conditions[name]}: "
                 "choose the same, or another --folder"
@@ -263,7 +264,7 @@ def _require_equal(path: Path, stored: dict, conditions: dict, apart: tuple[str,
 
 @functools.cache
 def held_out(split: str, root=None) -> data.Dataset:
-    """Return validation or test images of MNIST on 40x40, each shifted once as in training."""
+    """Return MNIST's validation or test images at 40x40, each shifted once as in training."""
     part = data.load("mnist", split, root, pad_px=affnist_like.PAD_PX)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     return replace(part, images=shift(part.images, SHIFT_PX, generator=generator))
@@ -277,7 +278,7 @@ def right(model: nn.Module, dataset: data.Dataset) -> np.ndarray:
 
 
 def score(model: nn.Module, limit: int | None, root=None) -> dict:
-    """Return held-out, test and affine accuracy of a network, as a result holds them."""
+    """Return the held-out, test and affine accuracy of a network, as fields of a result."""
     result: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
     for name, split in (("held_out", "validation"), ("test", "test")):
         result[name] = _accuracy(right(model, held_out(split, root)))
@@ -290,7 +291,7 @@ def score(model: nn.Module, limit: int | None, root=None) -> dict:
 
 @functools.cache
 def real(limit: int | None, root=None) -> data.Dataset | None:
-    """Return the first test images of affNIST, or None without its files."""
+    """Return the first affNIST test images, or None if its files are missing."""
     try:
         whole = data.load("affnist", "test", root)
     except FileNotFoundError:
@@ -300,7 +301,7 @@ def real(limit: int | None, root=None) -> data.Dataset | None:
 
 @functools.cache
 def like(limit: int | None, root=None) -> data.Dataset:
-    """Return the first images of affnist_like's test split: one of each original, then another."""
+    """Return the first affnist_like test images: one variant of each original, then the next."""
     n = len(data.load("mnist", "test", root))
     whole = VARIANTS * n if limit is None else limit
     return data.load("affnist_like", "test", root, variants=max(1, -(-whole // n))).first(whole)
@@ -312,19 +313,19 @@ def _accuracy(hits: np.ndarray) -> dict:
 
 
 def pack(hits: np.ndarray) -> str:
-    """Return bool (N,) as base64, eight images a byte."""
+    """Encode bool (N,) as base64, eight images per byte."""
     return base64.b64encode(np.packbits(hits).tobytes()).decode()
 
 
 def unpack(text: str, n: int) -> np.ndarray:
-    """Return the bool (n,) that `pack` encoded."""
+    """Decode the bool (n,) that `pack` encoded."""
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:n].astype(bool)
 
 
 def draw_transforms(n: int, root=None) -> dict[str, np.ndarray]:
-    """Return fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
+    """Draw the fields of `affnist_like.Transforms` for the first n test images: (n,) float32 each.
 
-    How far an image may be shifted depends on its foreground, so MNIST is needed.
+    This needs MNIST, because the range of shifts of an image depends on its foreground.
     """
     plain = data.load("mnist", "test", root, download=False)
     variants = [affnist_like.transforms(plain, v) for v in range(-(-n // len(plain)))]
@@ -333,7 +334,10 @@ def draw_transforms(n: int, root=None) -> dict[str, np.ndarray]:
 
 
 def transforms(n: int, root=None) -> dict[str, np.ndarray]:
-    """Return the first n transforms, as shipped or drawn; FileNotFoundError without MNIST."""
+    """Return the first n transforms: the shipped ones, or drawn ones if n is larger.
+
+    FileNotFoundError if they must be drawn and MNIST is missing.
+    """
     with np.load(discovery.folder(SHIPPED) / "affnist" / "transforms.npz") as stored:
         columns = {name: stored[name] for name in affnist_like.Transforms._fields}
     if n > len(columns["shear"]):

@@ -1,13 +1,13 @@
-"""Attacks on classifiers: APGD, Square, the vote attack, and one that knows of a detector.
+"""Attacks on classifiers: APGD, Square, the vote attack, and an adaptive attack on a detector.
 
-Attacked images stay within a ball around the original, L-infinity or L2, and in [0, 1]. Networks
-are used through `look` (see `capsviz.tracing`), or as a function where they have no capsules, with
-gradients of the images, never of the weights. Draws belong to an image's number, so a result does
-not depend on which images are attacked together.
+Attacked images stay in [0, 1] and within an L-infinity or L2 ball around the original. Networks
+with capsules are called by `look` (see `capsviz.tracing`), others by `forward`. Gradients are taken
+for the images, never for the weights. Random starts are drawn by an image's index, so a result
+does not depend on which images are attacked together.
 
-No library is used: none that is maintained has Square, an objective on votes, and one on a
-detector. APGD and Square agree with their authors' code (github.com/fra31/auto-attack) within one
-image in a hundred.
+APGD and Square are implemented here, because no maintained library has Square, an objective on
+votes, and one on a detector. They agree with their authors' code (github.com/fra31/auto-attack)
+within one image in a hundred.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from capsviz.tracing.outputs import activations_and_distance, distance
 from capsviz.tracing.record import last_activations
 
 TINY = 1e-12
-MOMENTUM = 0.75  # of APGD: the share of the new step
-RISING = 0.75  # of the steps of a window must raise the loss, or its step size is halved
-WINDOWS = (0.22, 0.03, 0.06)  # shares of the steps: first window, less for each, least
-SQUARE = 0.8  # share of the image that Square changes at first
-HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of it, in 10,000 queries
-LIFT = 1000.0  # above every cross-entropy: an image that is misclassified is worth more
-HELD_OUT = 1000  # images behind a detector's threshold, where there are as many
-CHECKED = 8  # images that a network is looked at for chance and for effects of the batch
-SAME = 1e-3  # difference of scores by rounding, as a share of the largest
+MOMENTUM = 0.75  # APGD: weight of the new step
+RISING = 0.75  # APGD halves the step size unless this share of a window's steps raised the loss
+WINDOWS = (0.22, 0.03, 0.06)  # shares of the steps: first window, decrease per window, shortest
+SQUARE = 0.8  # share of the image in Square's first squares
+HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries of 10,000 that halve it
+LIFT = 1000.0  # exceeds every cross-entropy: misclassified images rank above all others
+HELD_OUT = 1000  # images that set a detector's threshold, or all if there are fewer
+CHECKED = 8  # images on which `require_steady` tests a network
+SAME = 1e-3  # tolerated difference of scores, relative to the largest score
 
 Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-# images and labels -> what the attack raises (N,), the largest other score minus the true class's
-# (N,), and which images need no further attack (N,)
+# images and labels -> the loss that the attack raises (N,), the largest other score minus the true
+# class's (N,), and whether the attack on an image has succeeded (N,)
 
 
 class Found(NamedTuple):
     """Result of one attack on N images."""
 
-    images: Tensor  # (N, C, H, W) the first that is done, or with the largest loss
+    images: Tensor  # (N, C, H, W) the successful images; otherwise those with the largest loss
     done: Tensor  # (N,) bool: the attack succeeded
-    when: Tensor  # (N,) steps or queries until then; -1: never
-    gaps: Tensor  # (T + 1, N) largest margin of another class over the true one so far, by step
-    stuck: Tensor  # (N,) bool: no step had a gradient; False for Square
+    when: Tensor  # (N,) steps or queries until success; -1: never
+    gaps: Tensor  # (T + 1, N) largest margin of another class over the true one up to each step
+    stuck: Tensor  # (N,) bool: the gradient was zero at every step; False for Square
 
 
 class Ball(NamedTuple):
@@ -64,7 +64,7 @@ class Ball(NamedTuple):
     norm: str = "linf"  # or "l2"
 
     def project(self, origin: Tensor, x: Tensor) -> Tensor:
-        """Return the nearest images in the ball around `origin`, both (N, C, H, W)."""
+        """Project images onto the ball around `origin`, both (N, C, H, W)."""
         away = x - origin
         if self.norm == "linf":
             away = away.clamp(-self.eps, self.eps)
@@ -73,23 +73,26 @@ class Ball(NamedTuple):
         return (origin + away).clamp(0, 1)
 
     def unit(self, direction: Tensor) -> Tensor:
-        """Return the step of length 1 that goes furthest along a direction (N, C, H, W)."""
+        """Return the steepest step of norm 1 along a direction (N, C, H, W)."""
         return direction.sign() if self.norm == "linf" else direction / (_norm(direction) + TINY)
 
     def start(self, origin: Tensor, noise: Tensor) -> Tensor:
-        """Return random images (N, C, H, W) from normal noise: uniform, in L2 at the surface."""
+        """Return random starts (N, C, H, W) from normal noise.
+
+        They are uniform in the L-infinity ball, or uniform on the surface of the L2 ball.
+        """
         unit = torch.erf(noise / math.sqrt(2)) if self.norm == "linf" else noise / _norm(noise)
         return self.project(origin, origin + self.eps * unit)
 
 
 def largest_eps(norm: str, shape: Sequence[int]) -> float:
-    """Return the eps of the ball that holds every image of a shape (C, H, W)."""
+    """Return the eps of a ball that contains every image of a shape (C, H, W)."""
     return 1.0 if norm == "linf" else math.sqrt(math.prod(shape))
 
 
 def check(eps: Sequence[float], steps: int = 1, norm: str = "linf") -> None:
-    """Raise ValueError for no eps, equal ones (in six digits), or ones that bound nothing."""
-    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # their names
+    """Raise ValueError for no eps, eps equal in six digits, or an eps or steps out of range."""
+    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # as they are named in results
         raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
     for one in eps:
         if norm == "linf" and not 0 < one <= 1:
@@ -107,30 +110,30 @@ def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[nn.Module]:
-    """Set evaluation mode with gradients of images, not of weights; restore all, also on errors."""
-    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    """Set evaluation mode and disable gradients of weights; restore both on exit and on errors."""
+    trainable = [weight for weight in model.parameters() if weight.requires_grad]
     model.requires_grad_(False)
     try:
         with evaluating(model), torch.enable_grad():
             yield model
     finally:
-        for weight in learning:
+        for weight in trainable:
             weight.requires_grad_(True)
 
 
 def logits(model: Any, images: Tensor) -> Tensor:
-    """Return scores (N, J) of images, with gradients: lengths of capsules, or logits."""
+    """Return differentiable scores (N, J) of images: lengths of capsules, or logits."""
     if not abilities(model).has_capsules:
         return model(images).logits
     values = last_activations(model.look(images, keep=("lengths",)))
-    assert values is not None  # `trace` has seen to it
+    assert values is not None  # a network with capsules has lengths
     return values
 
 
 def require_steady(model: Any, images: Tensor) -> None:
-    """Raise ValueError for scores that are random, or that depend on the other images.
+    """Raise ValueError if scores are random, or depend on the other images of the batch.
 
-    An attack that is repeated on either would need the mean of many passes.
+    An attack on such scores would need the mean of many passes.
     """
     name, some = abilities(model).name, images[:CHECKED].to(like_of(model))
     with frozen(model), torch.no_grad():
@@ -150,21 +153,21 @@ def require_steady(model: Any, images: Tensor) -> None:
 
 
 def has_gradient(model: Any, images: Tensor) -> bool:
-    """Return whether gradients of the scores reach an image (N, C, H, W), be they zero or not."""
+    """Return whether the scores are differentiable by an image (N, C, H, W), even if by zero."""
     with frozen(model):
         return logits(model, images[:1].to(like_of(model)).requires_grad_()).requires_grad
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the largest other score (N, J) minus that of the true class (N,)."""
+    """Return the largest score of another class minus the true class's (N,), from scores (N, J)."""
     own = labels[:, None]
     return scores.scatter(1, own, -math.inf).amax(1) - scores.gather(1, own)[:, 0]
 
 
 def dlr(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the difference of logits ratio (N,): `margin` over the first minus the third score.
+    """Return the difference of logits ratio (N,): `margin` / (largest - third largest score).
 
-    Croce & Hein (2020), equation 6; it needs three classes.
+    Croce & Hein (2020), equation 6. It needs three classes.
     """
     top = scores.topk(3).values
     return margin(scores, labels) / (top[:, 0] - top[:, 2] + TINY)
@@ -176,7 +179,7 @@ LOSSES: dict[str, Loss] = {"apgd-ce": _ce, "apgd-dlr": dlr, "apgd-margin": margi
 
 
 def on_scores(model: Any, loss: Loss = margin) -> Look:
-    """Return the objective to be misclassified by a loss of scores and labels, see `LOSSES`."""
+    """Return the objective of misclassification; `loss` takes scores and labels, as in `LOSSES`."""
 
     def look(images, labels):
         scores = logits(model, images)
@@ -188,8 +191,8 @@ def on_scores(model: Any, loss: Loss = margin) -> Look:
 def on_votes(model: Any) -> Look:
     """Return the objective of the vote attack (Gu, Wu & Tresp, ICLR 2021).
 
-    The loss is the cross-entropy of the lengths of the squashed mean vote of all children, without
-    routing; the attack succeeds if the routed network misclassifies.
+    The loss skips the routing: it is the cross-entropy of the lengths of the squashed mean votes.
+    The attack succeeds if the routed network misclassifies.
     """
 
     def look(images, labels):
@@ -203,12 +206,12 @@ def on_votes(model: Any) -> Look:
 
 
 def on_detector(model: Any, threshold: float = -math.inf) -> Look:
-    """Return the adaptive objective: be misclassified, and close to the reconstruction.
+    """Return the adaptive objective: misclassification with a small reconstruction distance.
 
-    After Qin et al. (2020, arXiv:1907.02957). An image raises its cross-entropy while it is
-    classified correctly, and reduces the distance to the winning capsule's reconstruction while it
-    is misclassified; any of the second is worth more than any of the first. So APGD's own schedule
-    of step sizes applies. The attack succeeds at a distance of `threshold` at most.
+    After Qin et al. (2020, arXiv:1907.02957). While an image is classified correctly, the attack
+    raises its cross-entropy. Once it is misclassified, the attack reduces its distance to the
+    winning capsule's reconstruction. The second loss always exceeds the first (by `LIFT`), so
+    APGD's schedule of step sizes applies. The attack succeeds at a distance of at most `threshold`.
     """
 
     def look(images, labels):
@@ -221,7 +224,7 @@ def on_detector(model: Any, threshold: float = -math.inf) -> Look:
 
 
 def distances(model: Any, images: Tensor) -> np.ndarray:
-    """Return the L2 distance (N,) of images to the winning capsule's reconstruction."""
+    """Return the L2 distances (N,) between images and the winning capsule's reconstructions."""
     traced = trace(model, images, keep=("reconstruction",))
     return distance(images, traced.require("reconstruction")).numpy()
 
@@ -237,19 +240,19 @@ def apgd(
     start: Tensor | None = None,
     leave: bool = True,
 ) -> Found:
-    """Attack by APGD (Croce & Hein 2020, arXiv:2003.01690, algorithm 1), each image by itself.
+    """Attack images independently by APGD (Croce & Hein 2020, arXiv:2003.01690, algorithm 1).
 
     Parameters
     ----------
-    look            what is raised, as `on_scores(model, dlr)`.
+    look            objective to maximise, such as `on_scores(model, dlr)`.
     images, labels  (N, C, H, W) in [0, 1] and true classes (N,).
-    start           (N, C, H, W) noise of random starts; None: `noise` of seed 0.
-    leave           an image leaves as soon as it succeeded; else the success with the largest loss
-                    is returned.
+    start           (N, C, H, W) noise for random starts; None: `noise` with seed 0.
+    leave           stop attacking an image at its first success; False: attack it in all steps and
+                    return the success with the largest loss.
 
     Raises
     ------
-    ValueError  for a bound, steps, images or labels that make no sense, or without a gradient.
+    ValueError  for an invalid bound, number of steps, images or labels, or without a gradient.
     """
     check([ball.eps], steps, ball.norm)
     with frozen(model):
@@ -263,12 +266,12 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
     when, stuck = torch.full((n,), -1), torch.ones(n, dtype=torch.bool)
     gaps = torch.full((steps + 1, n), -math.inf)
     x = ball.start(images, start)
-    s = {  # of the images that are still attacked
-        "place": torch.arange(n), "origin": images, "labels": labels, "x": x, "before": x,
+    s = {  # state of the images that are still attacked
+        "index": torch.arange(n), "origin": images, "labels": labels, "x": x, "before": x,
         "size": images.new_full((n, 1, 1, 1), 2 * ball.eps),
         "rises": images.new_zeros(n), "halved": torch.ones(n, dtype=torch.bool, device=x.device),
     }  # fmt: skip
-    first, less, least = (max(int(share * steps), 1) for share in WINDOWS)
+    first, decrease, shortest = (max(int(share * steps), 1) for share in WINDOWS)
     window, since = first, 0
     for step in range(steps + 1):
         if step:
@@ -277,10 +280,10 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             moved = s["x"] + (moved - s["x"]) * share + (s["x"] - s["before"]) * (1 - share)
             s["before"], s["x"] = s["x"], ball.project(s["origin"], moved)
         loss, gap, hit, s["grad"] = _differentiate(look, s["x"], s["labels"], chunk)
-        place = s["place"]
-        gaps[step, place] = gap.float().cpu()
+        index = s["index"]
+        gaps[step, index] = gap.float().cpu()
         moves = (s["grad"] != 0).flatten(1).any(1)
-        stuck[place[moves.cpu()]] = False
+        stuck[index[moves.cpu()]] = False
         if not step:
             s |= {"loss": loss, "best": loss, "best x": s["x"], "best grad": s["grad"]}
             s["checked"] = loss
@@ -291,9 +294,9 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             for name, now in (("best x", s["x"]), ("best grad", s["grad"])):
                 s[name] = torch.where(_wide(better), now, s[name])
             since += 1
-        take = hit & (loss > best_done[place])
-        found[place[take.cpu()]], best_done[place[take.cpu()]] = s["x"][take], loss[take]
-        new = place[hit.cpu()]
+        take = hit & (loss > best_done[index])
+        found[index[take.cpu()]], best_done[index[take.cpu()]] = s["x"][take], loss[take]
+        new = index[hit.cpu()]
         when[new] = torch.where(when[new] < 0, step, when[new])
         if since == window:
             unchanged = ~s["halved"] & (s["checked"] >= s["best"])
@@ -303,24 +306,24 @@ def _apgd(model, look, images, labels, start, ball, steps, leave) -> Found:
             s["x"] = torch.where(halved, s["best x"], s["x"])
             s["grad"] = torch.where(halved, s["best grad"], s["grad"])
             s["checked"], s["rises"] = s["best"], torch.zeros_like(s["rises"])
-            window, since = max(window - less, least), 0
+            window, since = max(window - decrease, shortest), 0
         if leave and bool(hit.any()):
             s = {name: value[(~hit).to(value.device)] for name, value in s.items()}
-        if not len(s["place"]):
+        if not len(s["index"]):
             break
-    never = (when < 0)[s["place"]]
-    found[s["place"][never]] = s["best x"][never.to(images.device)]
+    never = (when < 0)[s["index"]]
+    found[s["index"][never]] = s["best x"][never.to(images.device)]
     return Found(found, when >= 0, when, gaps.cummax(0).values, stuck)
 
 
 def _parts(x: Tensor, labels: Tensor, most: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Return images and labels in parts of `most` at most, none much smaller than another."""
+    """Split images and labels into parts of nearly equal size, at most `most`."""
     count = -(-len(x) // most)
     return zip(x.tensor_split(count), labels.tensor_split(count), strict=True)
 
 
 def _differentiate(look: Look, x: Tensor, labels: Tensor, chunk: int) -> list[Tensor]:
-    """Return loss, margin and success (N,), and the gradient (N, C, H, W), in parts of images."""
+    """Return loss, margin and success (N,), and the gradient (N, C, H, W), by chunks of images."""
     pieces = []
     for part, own in _parts(x, labels, chunk):
         part = part.detach().requires_grad_()
@@ -333,7 +336,7 @@ def _differentiate(look: Look, x: Tensor, labels: Tensor, chunk: int) -> list[Te
 
 
 def flat(model: Any, look: Look, images: Tensor, labels: Tensor) -> Tensor:
-    """Return which images (N,) have a gradient of exactly zero: an attack has no direction."""
+    """Return which images (N,) have a gradient of exactly zero, which gives no direction."""
     with frozen(model):
         images, labels, _ = _checked(model, images, labels, images)
         *_, gradient = _differentiate(look, images, labels, images_at_a_time(model))
@@ -352,8 +355,8 @@ def square(
 ) -> Found:
     """Attack without gradients, by random squares (Andriushchenko et al. 2020, arXiv:1912.00049).
 
-    Of the squares of one query, all images get the same position and signs, as in the authors'
-    code. The schedule of 10,000 queries is scaled to `queries`. Other parameters are as `apgd`'s.
+    In one query, all images get a square of the same position and signs, as in the authors' code.
+    The schedule for 10,000 queries is scaled to `queries`. Other parameters are those of `apgd`.
     """
     check([ball.eps], queries, ball.norm)
     with frozen(model), torch.no_grad():
@@ -364,30 +367,30 @@ def square(
 def _square(model, images, labels, start, ball, queries, seed) -> Found:
     n, (H, W), chunk = len(images), images.shape[2:], images_at_a_time(model)
     look, draws = on_scores(model), torch.Generator().manual_seed(seed)
-    found, when, place = images.clone(), torch.full((n,), -1), torch.arange(n)
+    found, when, index = images.clone(), torch.full((n,), -1), torch.arange(n)
     gaps, best = torch.full((queries + 1, n), -math.inf), images.new_full((n,), -math.inf)
     for query in range(queries + 1):
-        origin, x = images[place], found[place]
+        origin, x = images[index], found[index]
         if query == 0:
             x = _first_squares(ball, origin, start, draws)
         else:
             halvings = sum(10000 * (query - 1) // queries > end for end in HALVINGS)
             side = round(math.sqrt(SQUARE / 2**halvings * H * W))
             x = (_square_linf if ball.norm == "linf" else _square_l2)(ball, origin, x, side, draws)
-        parts = [look(*one) for one in _parts(x, labels[place], chunk)]
+        parts = [look(*one) for one in _parts(x, labels[index], chunk)]
         _, gap, hit = (torch.cat(one) for one in zip(*parts, strict=True))
-        gaps[query, place] = gap.float().cpu()
-        better = (gap > best[place]) | hit
-        found[place[better.cpu()]], best[place[better.cpu()]] = x[better], gap[better]
-        when[place[hit.cpu()]] = query
-        place = place[~hit.cpu()]
-        if not len(place):
+        gaps[query, index] = gap.float().cpu()
+        better = (gap > best[index]) | hit
+        found[index[better.cpu()]], best[index[better.cpu()]] = x[better], gap[better]
+        when[index[hit.cpu()]] = query
+        index = index[~hit.cpu()]
+        if not len(index):
             break
     return Found(found, when >= 0, when, gaps.cummax(0).values, torch.zeros(n, dtype=torch.bool))
 
 
 def _first_squares(ball, origin, start, draws) -> Tensor:
-    """Return vertical stripes in L-infinity, in L2 a grid of 5 x 5 peaks."""
+    """Return the start of Square: vertical stripes in L-infinity, a grid of 5 x 5 peaks in L2."""
     H, W = origin.shape[2:]
     if ball.norm == "linf":
         return ball.project(origin, origin + ball.eps * start[:, :, :1].sign())
@@ -410,7 +413,7 @@ def _square_linf(ball, origin, x, side, draws) -> Tensor:
 
 
 def _square_l2(ball, origin, x, side, draws) -> Tensor:
-    """Move the norm of one window, and what is left of eps, to another as a new peak."""
+    """Move the norm of one window, and the unused part of eps, to another window as a new peak."""
     C, H, W = origin.shape[1:]
     side = min(max(side, 3) // 2 * 2 + 1, H, W)
     to, source = _windows(H, W, side, draws, 2)
@@ -438,7 +441,7 @@ def _signs(channels: int, draws) -> Tensor:
 
 
 def _peak(side: int, draws) -> Tensor:
-    """Return two pyramids of opposite signs side by side or one above the other, of norm 1."""
+    """Return two pyramids of opposite signs, side by side or stacked, of norm 1."""
     rows = side // 2
     peak = torch.cat([_pyramid(rows, side), -_pyramid(side - rows, side)])
     peak = peak / (peak.norm() + TINY)
@@ -446,7 +449,7 @@ def _peak(side: int, draws) -> Tensor:
 
 
 def _pyramid(rows: int, columns: int) -> Tensor:
-    """Return sums of rectangles that grow around the middle, each worth one over its number²."""
+    """Return a sum of rectangles that grow around the centre; the k-th adds 1 / k²."""
     total = torch.zeros(rows, columns)
     middle, across = rows // 2, columns // 2
     for number in range(max(middle, across) + 1):
@@ -456,7 +459,7 @@ def _pyramid(rows: int, columns: int) -> Tensor:
 
 
 def _checked(model, images, labels, start: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return images, labels and noise where the network is; ValueError for what cannot be so."""
+    """Return images, labels and noise on the network's device; ValueError for invalid ones."""
     check_images(images)
     if labels.shape != images.shape[:1]:
         raise ValueError(f"expected labels ({len(images)},), got {tuple(labels.shape)}")

@@ -1,4 +1,4 @@
-"""Networks as ONNX files, exported programs, and folders with a model card."""
+"""Export networks as ONNX files, `torch.export` programs, or folders with a model card."""
 
 import importlib
 import importlib.util
@@ -24,18 +24,18 @@ from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION
 from capsviz.training import cards
 
-MOST = 4096  # images of a batch
+MOST = 4096  # largest batch of an exported network
 
 
 class Parts(nn.Module):
-    """Images (B, C, H, W) to parts of a trace; of several iterations, the last one's."""
+    """Map images (B, C, H, W) to parts of a trace, after the last routing iteration."""
 
     def __init__(self, model: Any, names: Sequence[str]):
         super().__init__()
         self.model, self.names = model, tuple(names)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the parts in their order."""
+        """Return the parts in the order of `names`."""
         found = self.model.look(images, keep=self.names)
         return tuple(
             found[name][-1] if name in PER_ITERATION else found[name] for name in self.names
@@ -43,27 +43,28 @@ class Parts(nn.Module):
 
 
 class Step(nn.Module):
-    """A function of a network, which holds its weights, with the names of what it returns."""
+    """A module that calls a function of a network, and names its outputs."""
 
     def __init__(self, model: nn.Module, function: Callable, names: Sequence[str]):
         super().__init__()
         self.model, self.function, self.names = model, function, tuple(names)
 
     def forward(self, *inputs: Tensor):
-        """Return what the function does."""
+        """Call the function."""
         return self.function(*inputs)
 
 
 def steps(model: Any) -> dict[str, Step]:
-    """Return the steps of a CapsNet, each a module, so that what lies between can be replaced.
+    """Return the steps of a CapsNet as modules, so that the tensors between them can be replaced.
 
     votes    images (B, C, H, W) -> children (B, I, D), votes (B, I, J, E).
     routing  votes, children -> couplings (R, B, I, J), activations (R, B, J) and poses
              (R, B, J, E), after each of R iterations.
     given    votes, children, couplings (B, I, J) -> activations (B, J), poses (B, J, E).
-    decoder  poses, classes (B,) int64 -> images (B, C, H, W); missing without a decoder.
+    decoder  poses, classes (B,) int64 -> images (B, C, H, W); absent if there is no decoder.
 
-    ValueError for a network of another kind, or whose children have activations of their own.
+    ValueError for a network of another kind, or if the routing reads separate activations of the
+    primary capsules.
     """
     if not isinstance(model, CapsNet):
         raise ValueError("only networks of the kind capsnet can be exported as steps")
@@ -97,11 +98,11 @@ def steps(model: Any) -> dict[str, Step]:
 def to_file(
     model: Any, images: Tensor, names: Sequence[str], path: Path, *, onnx: bool
 ) -> float | None:
-    """Write a network as ONNX, or as a program of `torch.export`; return how far it is from it.
+    """Export a network as ONNX or by `torch.export`; return the largest difference of outputs.
 
-    That is the largest absolute difference of any output on the images, None for ONNX without
+    The absolute difference is taken over all outputs on the images; it is None for ONNX without
     onnxruntime. `names` are parts of a trace, in the order of the outputs. ValueError for parts
-    that the network has not, and for what the format cannot express.
+    that the network lacks, and for operations that the format cannot express.
     """
     able = abilities(model)
     has = {"reconstruction": able.decodes}
@@ -112,9 +113,9 @@ def to_file(
 
 
 def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float | None]:
-    """Write each of `steps` as FOLDER/NAME.onnx; return names, and how far the farthest is from it.
+    """Write each of `steps` as FOLDER/NAME.onnx; return names and the largest output difference.
 
-    ValueError as for `to_file`. A step that another network had there is deleted.
+    ValueError as for `to_file`. Files of steps that this network lacks are deleted.
     """
     each = steps(model.eval())
     with torch.no_grad():
@@ -131,15 +132,16 @@ def to_steps(model: Any, images: Tensor, folder: Path) -> tuple[list[str], float
     ]
     for name in inputs.keys() - each.keys():
         (folder / f"{name}.onnx").unlink(missing_ok=True)
-    return [*each], None if None in apart else max(one for one in apart if one is not None)
+    known = torch.tensor([one for one in apart if one is not None], dtype=torch.double)
+    return [*each], None if None in apart else float(known.max())
 
 
 def write(
     network: Parts | Step, inputs: tuple[Tensor, ...], path: Path, *, onnx: bool
 ) -> float | None:
-    """Write a module of tensors (B, ...), as `to_file` does a network.
+    """Export a module that takes tensors (B, ...), and return the difference as `to_file` does.
 
-    Outputs of an ONNX file have the module's names, and its metadata a JSON list of "classes".
+    An ONNX file names its outputs as the module does; its metadata hold a JSON list of "classes".
     """
     if onnx and (lacking := [k for k in ("onnx", "onnxscript") if not importlib.util.find_spec(k)]):
         raise ValueError(discovery.needs("export --to onnx", *lacking))
@@ -147,7 +149,7 @@ def write(
     batch = torch.export.Dim("batch", min=1, max=MOST)
     given = tuple({0: batch} for _ in inputs)
     dynamic = given if isinstance(network, Parts) else (given,)
-    quiet = warnings.catch_warnings(action="ignore")  # of torch, about itself
+    quiet = warnings.catch_warnings(action="ignore")  # torch warns about its own internals
     with tempfile.TemporaryDirectory(dir=path.parent) as place, literal(), torch.no_grad(), quiet:
         made = Path(place) / path.name
         expected = network(*inputs)
@@ -157,13 +159,13 @@ def write(
                 written = torch.onnx.export(
                     program, dynamo=True, verbose=False, output_names=network.names
                 )
-                assert written is not None  # it is with dynamo
+                assert written is not None  # dynamo=True always returns a program
                 if classes := abilities(network.model).class_names:
                     written.model.metadata_props["classes"] = json.dumps(classes)
                 written.save(made)
             else:
                 torch.export.save(program, made)
-        except Exception as error:  # torch raises what it likes
+        except Exception as error:  # torch raises errors of many types
             text = " ".join(str(error).split())
             raise ValueError(f"this network cannot be exported: {text:.400}") from error
         found = _onnx(made, inputs) if onnx else torch.export.load(made).module()(*inputs)
@@ -173,11 +175,12 @@ def write(
     expected, found = (
         part if isinstance(part, tuple | list) else (part,) for part in (expected, found)
     )
-    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+    differences = [(a - b).abs().max() for a, b in zip(found, expected, strict=True)]
+    return float(torch.stack(differences).max())  # unlike Python's max, NaN if one is
 
 
 def _onnx(path: Path, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
-    """Outputs of an ONNX file; None without onnxruntime."""
+    """Return the outputs of an ONNX file; None without onnxruntime."""
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     onnxruntime = importlib.import_module("onnxruntime")
@@ -190,14 +193,14 @@ def _onnx(path: Path, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
 def to_folder(source: str, path: Path) -> None:
     """Write model.safetensors with its card, config.json and README.md into a folder.
 
-    `source` is the network's checkpoint, as `capsviz.checkpoint.find` takes it. ValueError for a
-    network that is none of capsviz, and for an unfinished run.
+    `source` is a checkpoint, as `capsviz.checkpoint.find` takes it. ValueError for a network that
+    capsviz neither trained nor saved, and for an unfinished run.
     """
     try:
         weights = checkpoint.find(source)
     except ValueError as error:
         raise ValueError(
-            f"a folder is written of networks that capsviz trained or saved: {error}"
+            f"only networks that capsviz trained or saved can be exported as a folder: {error}"
         ) from error
     if weights.name == checkpoint.STATE:
         raise ValueError(f"'{source}' is unfinished: end it by `capsviz train ... --resume` first")
@@ -214,7 +217,7 @@ def to_folder(source: str, path: Path) -> None:
 
 
 def readme(card: dict) -> str:
-    """Return a model card in Markdown: what is known of the network, and how to open it."""
+    """Return a model card in Markdown: facts about the network, and how to open it."""
     facts = "\n".join(f"- {name}: {value}" for name, value in cards.rows(card))
     return f"""---
 library_name: capsviz

@@ -1,8 +1,8 @@
-"""The maps that `faithfulness` compares: of routing, of gradients, and controls.
+"""The maps that `faithfulness` compares: routing maps, gradient-based maps, and controls.
 
-A map of capsules gives each one a number for the class of its image; a map of positions is its sum
-over capsule types. In pixels, the value of a position is divided among those in its receptive field
-in proportion to their brightness, because black is the baseline.
+A map of capsules gives each capsule a number for the class of its image. A map of positions sums it
+over capsule types. To get pixels, the value of a position is divided among the pixels of its
+receptive field in proportion to their brightness, because black is the baseline.
 """
 
 from collections.abc import Callable
@@ -27,27 +27,27 @@ GRADIENT, INTEGRATED, GRAD_CAM = "gradient", "integrated gradients", "Grad-CAM"
 BRIGHTNESS, RANDOM = "brightness", "random order"
 CONTROLS = ("constant map", "random map", "routing map, permuted", "another image's map")
 EFFECT = "removal effect"
-EVENLY = ", evenly"  # in pixels: not in proportion to their brightness
-STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
-WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
+EVENLY = ", evenly"  # a position's value is divided equally among its pixels
+STEPS = 8  # nodes of the Gauss-Legendre rule for integrated gradients
+WINDOW, STRIDE = 1 / 4, 1 / 6  # occlusion, relative to the side of the image
 
 
 class Maps(NamedTuple):
-    """Of B images, double, on the CPU."""
+    """Maps of B images, double, on the CPU."""
 
-    own: Tensor  # (B, h, w) as it is shown, of positions or pixels
-    order: Tensor  # (B, H, W) by which pixels are removed, the largest first
-    contributions: Tensor  # (B, H, W) what the score is predicted to lose with each pixel
+    own: Tensor  # (B, h, w) as displayed, by position or pixel
+    order: Tensor  # (B, H, W) pixels are removed in descending order of it
+    contributions: Tensor  # (B, H, W) predicted loss of the score if a pixel is removed
 
 
-Methods = dict[str, Callable[[Tensor, Tensor], Maps]]  # of images (B, C, H, W) and classes (B,)
+Methods = dict[str, Callable[[Tensor, Tensor], Maps]]  # take images (B, C, H, W), classes (B,)
 
 
 def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
-    """Return the maps in pixels that a network has, controls first, and which it lacks.
+    """Return the pixel maps that a network has, controls first, and reasons for those it lacks.
 
-    An image (1, C, H, W) is passed through it; the seed is that of the random order. ValueError for
-    scores without a gradient.
+    An image (1, C, H, W) is passed through the network; `seed` is for the random order. ValueError
+    for scores without a gradient.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -80,7 +80,7 @@ def methods(model, image: Tensor, seed: int = 0) -> tuple[Methods, list[str]]:
 
 
 def _of_routing(model, image: Tensor) -> tuple[Methods, list[str]]:
-    """Return |u|, routing map and the same with uniform couplings, if capsules have positions."""
+    """Return |u|, the routing map, and that with uniform couplings, if capsules have positions."""
     if not abilities(model).has_capsules:
         return {}, ["no routing map: the network has no capsules"]
     if not evidence.has_places(abilities(model).grid):
@@ -101,7 +101,7 @@ def _of_routing(model, image: Tensor) -> tuple[Methods, list[str]]:
 
 
 def of_capsules(model, images: Tensor, classes: Tensor, name: str) -> Tensor:
-    """Return a map of routing by its name: what each capsule has for the class, (B, I) double."""
+    """Return a routing map by its name: the value of each capsule for the class, (B, I) double."""
     if name == CHILDREN:
         return trace(model, images, keep=("children",)).require("children").double().norm(dim=2)
     couplings = "uniform" if name == UNIFORM else None
@@ -117,9 +117,10 @@ def of_capsules(model, images: Tensor, classes: Tensor, name: str) -> Tensor:
 def on_the_way(
     scores: Callable[[Tensor], Tensor], start: Tensor, end: Tensor, classes: Tensor, name: str
 ) -> Tensor:
-    """Return what each number adds to the class's score on a straight way, as `start` and `end`.
+    """Attribute the class's score to the inputs along the straight line from `start` to `end`.
 
-    By "integrated gradients", or to first order by the "gradient" at the end.
+    `name` is "integrated gradients", or "gradient": a first-order estimate at the end. The result
+    has the shape of `end`, double, on the CPU.
     """
     nodes, weights = np.polynomial.legendre.leggauss(STEPS)
     if name == GRADIENT:
@@ -133,7 +134,7 @@ def on_the_way(
 
 
 def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
-    """Return what the routing map shows, in words; None: no map, or a length along a pose."""
+    """Return the quantity of the routing map, in words; None without one, or for s_j · v̂_j."""
     if ROUTED not in names:
         return None
     quantity = evidence.quantity(trace(model, image, keep=evidence.PARTS))
@@ -141,7 +142,7 @@ def own_quantity(model, image: Tensor, names) -> dict[str, str] | None:
 
 
 class _Convolutions(TorchFunctionMode):
-    """Collects the results of convolutions, which need not be modules, in their order."""
+    """Collect the results of all calls of `torch.conv2d`, in their order."""
 
     def __init__(self):
         super().__init__()
@@ -155,16 +156,16 @@ class _Convolutions(TorchFunctionMode):
 
 
 def _watched(model, images: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return images that ask for gradients, their scores, and the results of convolutions."""
+    """Return images that require gradients, their scores, and the results of convolutions."""
     images = images.detach().clone().requires_grad_()
-    with literal(), _Convolutions() as met:
-        return images, logits(model, images), met.results
+    with literal(), _Convolutions() as recorder:
+        return images, logits(model, images), recorder.results
 
 
 def convolutions(model, image: Tensor) -> list[int]:
-    """Return the numbers of the convolutions with several positions between image and score.
+    """Return the indices of convolutions with several positions that lie between image and score.
 
-    ValueError for scores that have no gradient by the image (1, C, H, W).
+    ValueError if the scores have no gradient by the image (1, C, H, W).
     """
     image, values, results = _watched(model, image)
     known = [one for one in results if one.requires_grad]
@@ -181,7 +182,7 @@ def convolutions(model, image: Tensor) -> list[int]:
 
 
 def grad_cam(model, number: int, images: Tensor, classes: Tensor) -> Tensor:
-    """Return the map (B, 1, h, w) of a convolution, at its size (Selvaraju et al. 2017)."""
+    """Return the Grad-CAM map (B, 1, h, w) of a convolution (Selvaraju et al. 2017)."""
     _, values, results = _watched(model, images)
     picked = values.gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, results[number])
@@ -190,7 +191,7 @@ def grad_cam(model, number: int, images: Tensor, classes: Tensor) -> Tensor:
 
 
 def lost(model, images: Tensor, classes: Tensor, masks: Tensor) -> Tensor:
-    """Return what the class loses when patches (B, K, H, W) are set to black: (B, K) double."""
+    """Return the loss of the class's score (B, K), double, if patches (B, K, H, W) become black."""
     like, (B, K) = like_of(model), masks.shape[:2]
     forms = torch.cat([images, (images[:, None] * ~masks[:, :, None]).flatten(0, 1)])
     with torch.no_grad():
@@ -207,7 +208,7 @@ def _in_pixels(model, fields, name, images, classes) -> Maps:
 
 
 def _gradient(model, images, classes) -> Maps:
-    """Pixels by |∂f/∂x|; ∂f/∂x times a pixel is predicted to be lost with it."""
+    """Rank pixels by |∂f/∂x|; their predicted contributions are x ∂f/∂x."""
     images = images.detach().clone().requires_grad_()
     picked = logits(model, images).gather(1, classes[:, None]).sum()
     (slope,) = torch.autograd.grad(picked, images)
@@ -216,7 +217,7 @@ def _gradient(model, images, classes) -> Maps:
 
 
 def _occlusion(model, images, classes) -> Maps:
-    """Zeiler & Fergus 2014: pixels by what the windows over them lose, on average."""
+    """Rank pixels by the mean loss over the windows that cover them (Zeiler & Fergus 2014)."""
     within = []
     for side in images.shape[2:]:
         window, stride = max(1, round(WINDOW * side)), max(1, round(STRIDE * side))
@@ -228,6 +229,6 @@ def _occlusion(model, images, classes) -> Maps:
 
 
 def _summed(values: Tensor) -> Maps:
-    """Return maps (B, H, W) of (B, C, H, W), alike in every respect."""
+    """Return one map (B, H, W), the sum of (B, C, H, W) over channels, for all three fields."""
     maps = values.detach().cpu().double().sum(1)
     return Maps(maps, maps, maps)

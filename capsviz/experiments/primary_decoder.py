@@ -1,8 +1,8 @@
-"""A decoder from primary capsules to the image: network, training, and its files.
+"""Decode primary capsules to the image: the decoder, its training, and its files.
 
-The input of capsule i is J c_ij u_i: scaled by its coupling to the predicted class j in the last
-routing iteration, times the number of classes, so that uniform couplings do not change it. Each
-network has two decoders: "routed" takes the couplings, its control "uniform" does not. Both are in
+The input from capsule i is J c_ij u_i. c_ij is its coupling to the predicted class j in the last
+routing iteration; the number of classes J makes uniform couplings change nothing. Each network has
+two decoders: "routed" uses the couplings, its control "uniform" does not. Both are stored in
 NAME.primary.safetensors with the card NAME.primary.json.
 """
 
@@ -28,19 +28,19 @@ from capsviz.tracing import trace
 from capsviz.training.train import require_finite_loss
 from capsviz.transforms.augment import shift, to_float
 
-BATCH = 100  # images at a time
-HIDDEN = (112, 512)  # two decoders for MNIST then take 6 MB
+BATCH = 100
+HIDDEN = (112, 512)  # two decoders for MNIST take 6 MB
 NAMES = ("routed", "uniform")
-VALIDATION = 1000  # images, at most, to choose the epoch
-LEARNING_RATE = 3e-3  # of Adam, to zero by a cosine
+VALIDATION = 1000  # at most so many validation images select the epoch
+LEARNING_RATE = 3e-3  # of Adam, annealed to zero by a cosine
 
 
 class PrimaryDecoder(nn.Module):
-    """A linear summary of all capsules, ReLU units, a sigmoid for each pixel.
+    """A linear summary of all capsules, then ReLU units, then a sigmoid for each pixel.
 
-    The input is divided by sqrt(1 + its squared length), as squash does for one capsule, so that a
-    single capsule is not negligible beside a thousand, and small couplings are visible. `hidden`
-    are the size of the summary and the number of ReLU units.
+    The input is divided by sqrt(1 + its squared length). So a single capsule is not negligible
+    beside a thousand, and small couplings have an effect. `hidden` holds the size of the summary
+    and the number of ReLU units.
     """
 
     def __init__(self, children: int, dimensions: int, image_shape, hidden=HIDDEN):
@@ -70,12 +70,12 @@ class Contributions(NamedTuple):
     """Primary capsules of N images, and their couplings to the predicted class."""
 
     primary: Tensor  # (N, I, D)
-    couplings: Tensor  # (N, I) to the predicted class, after the last iteration
+    couplings: Tensor  # (N, I) to the predicted class, in the last iteration
     classes: int  # J
     predicted: Tensor  # (N,)
 
     def scaled(self, couplings: Tensor | None = None) -> Tensor:
-        """Return J c_ij u_i (N, I, D), with the couplings of routing or given ones (N, I)."""
+        """Return J c_ij u_i (N, I, D), with the network's couplings or the given ones (N, I)."""
         c = self.couplings if couplings is None else couplings
         return self.primary * (self.classes * c)[..., None]
 
@@ -101,9 +101,10 @@ def decode(decoder: PrimaryDecoder, capsules: Tensor) -> Tensor:
 
 
 def some(children: int, n: int, generator: torch.Generator) -> Tensor:
-    """Draw random subsets (n, I) of zeros and ones: I^(u^2) capsules each, u uniform in [0, 1).
+    """Draw n random subsets of I capsules as (n, I) zeros and ones.
 
-    A third of them are single capsules where I is 1,152.
+    A subset has I^(u²) capsules, rounded down, with u uniform in [0, 1). For I = 1,152, a third of
+    the subsets are single capsules.
     """
     counts = (children ** torch.rand(n, 1, generator=generator).square()).floor()
     ranks = torch.rand(n, children, generator=generator).argsort(1).argsort(1)
@@ -122,12 +123,13 @@ def fit(
     progress: Callable = iter,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[dict[str, PrimaryDecoder], list[dict]]:
-    """Train both decoders of a network, which is not changed; return them and every epoch's record.
+    """Train both decoders of a network; return them and a record of each epoch.
 
-    Both see the same images in the same order, shifted at random. Every image is used twice, with
-    all of its capsules and with a random subset, often a single one: otherwise a single capsule
-    would be unlike all training inputs, and its reconstruction meaningless. The first images of
-    `validation` choose the best epoch of each decoder. FloatingPointError if the loss is not finite.
+    The network is not changed. Both decoders get the same randomly shifted images in the same
+    order. Each image is used twice: with all of its capsules, and with a random subset, often a
+    single one. Otherwise a single capsule would be unlike all training inputs, and its
+    reconstruction meaningless. The first images of `validation` select the best epoch of each
+    decoder. FloatingPointError if the loss is not finite.
     """
     device = next(model.parameters()).device
     shape = look(model, to_float(train.images[:1])).primary.shape
@@ -171,12 +173,12 @@ def fit(
         )
     for name, (_, weights) in best.items():
         decoders[name].load_state_dict(weights)
-        decoders[name].half().float().eval()  # as it will be stored: what is measured is kept
+        decoders[name].half().float().eval()  # the precision in which `save` stores it
     return decoders, record
 
 
 def validation_sse(model, decoders: dict[str, PrimaryDecoder], part: Dataset) -> dict[str, float]:
-    """Return the mean SSE of each decoder on a split, from all capsules."""
+    """Return the mean SSE of each decoder on a split, with all capsules as input."""
     totals = dict.fromkeys(decoders, 0.0)
     for batch in part.images.split(BATCH):
         images = to_float(batch)
@@ -187,10 +189,10 @@ def validation_sse(model, decoders: dict[str, PrimaryDecoder], part: Dataset) ->
 
 
 def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: dict) -> Path:
-    """Write both decoders in float16 as `NAME.primary.safetensors`, and their card beside them.
+    """Write both decoders in float16 as `NAME.primary.safetensors`, with their card.
 
-    `network` is the card of their network. Network, sizes, digest and provenance are added to
-    `card`.
+    `network` is the card of their network. The written card is `card` with the network, sizes,
+    digest and provenance.
     """
     tensors = {
         f"{name}.{key}": value.half()
@@ -218,10 +220,10 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
 
 
 def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[str, PrimaryDecoder]:
-    """Load both decoders of the network with the card `network`.
+    """Load both decoders of the network that has the card `network`.
 
-    ValueError for a missing or damaged file or card, or decoders of other weights; `checkpoint` is
-    the network's name in the advice.
+    ValueError for a missing or damaged file or card, or decoders of other weights; the message
+    names the network as `checkpoint`.
     """
     path = Path(path)
     advice = f"train one by `capsviz primary-train --checkpoint {checkpoint}`"
@@ -251,14 +253,14 @@ def file_name(name: str) -> str:
 
 
 def default_folder(name: str) -> Path:
-    """Return the folder of `capsviz primary-train` for a network."""
+    """Return the folder to which `capsviz primary-train` writes for a network."""
     return Path("runs") / f"{name}-primary"
 
 
 def find(checkpoint: str, name: str) -> Path:
     """Return the decoder file of a network: beside its weights, or else in the default folder.
 
-    If neither exists, it is the path beside the weights.
+    If neither exists, return the path beside the weights.
     """
     folders = [checkpoints.find(checkpoint).parent, default_folder(name)]
     paths = [folder / file_name(name) for folder in folders]

@@ -1,8 +1,8 @@
-"""Reproduce published tables: train the runs that are missing, and make a table of the results.
+"""Reproduce published tables: train the missing runs, and make a table of the results.
 
-Every run leaves its card as `N-epochs/NAME-SEED.json`, so that an interrupted series goes on where
-it stopped, and a run of several tables is made once. Weights are chosen on held-out images; the
-test set is evaluated once. A table has a row for each network, averaged over seeds.
+Each run writes its card to `N-epochs/NAME-SEED.json`. So an interrupted series resumes where it
+stopped, and a run that is in several tables is trained once. Weights are selected on held-out
+images; the test set is evaluated once. A table has a row for each network, averaged over seeds.
 """
 
 import json
@@ -27,7 +27,7 @@ from capsviz.training.recipe import Recipe, differing, resolve_precision
 from capsviz.training.run import load as load_split
 from capsviz.training.run import run as train
 
-TERMS = ("batch_size", "schedule", "limit")  # equal in all runs of a table, and the precision
+TERMS = ("batch_size", "schedule", "limit")  # must be equal in a table, as must the precision
 MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
 READING = (
     "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
@@ -39,12 +39,12 @@ READING = (
 class Plan:
     """Settings of all runs of a series; None: as in each row's recipe."""
 
-    folder: Path  # of results and runs
-    epochs: int | None = None  # None: as the published runs of the table, or 50
+    folder: Path  # for results and runs
+    epochs: int | None = None  # None: those of the table's published runs, or 50
     batch_size: int | None = None
     schedule: str | None = "linear"
     precision: str | None = "auto"
-    limit: int | None = None  # first training images only, for trials
+    limit: int | None = None  # use only the first training images, for trials
 
 
 class Table(NamedTuple):
@@ -52,12 +52,12 @@ class Table(NamedTuple):
 
     header: list[str]
     rows: list[list[str]]
-    caption: str  # contents, and training of the networks
-    commands: list[str]  # that reproduce its results
+    caption: str  # contents, and how the networks were trained
+    commands: list[str]  # reproduce the results
 
 
 def recipe(cell: Cell, seed: int, plan: Plan) -> Recipe:
-    """Return the recipe of a row's run, by a plan whose epochs are set."""
+    """Return the recipe of a row's run; the plan's epochs must be set."""
     shared = {k: v for k, v in vars(plan).items() if k != "folder" and v is not None}
     return replace(cell.recipe, seed=seed, **shared)
 
@@ -76,14 +76,14 @@ def run(
 ) -> int:
     """Train the missing runs of a table, seed by seed; return the epochs of each run.
 
-    Rows without data are reported. Processes on several machines may fill one folder, each with its
-    own `task` (i, n): the i-th of n shares of the runs, rows times seeds. `rows` are names of runs;
-    none for all. `root` is as for `data.load`, `team` as for `train.fit`.
+    Rows without data are reported and skipped. Processes on several machines may fill one folder if
+    each has its own `task` (i, n): the i-th of n shares of the runs (rows times seeds). `rows` are
+    names of runs; none for all. `root` is as for `data.load`, `team` as for `train.fit`.
 
     Raises
     ------
-    ValueError         for an unknown table, no seeds, or results or begun runs of these rows by
-                       other recipes or in another precision.
+    ValueError         for an unknown table or row, `seeds` < 1, or results or unfinished runs of
+                       these rows with other recipes or another precision.
     FileNotFoundError  if no row has its data.
     """
     team, device = team or Team(), torch.device(device)
@@ -106,7 +106,7 @@ def run(
             report(f"{cell.run}: not run, {error}")
             continue
         _, card = train(
-            cell.run, own, splits, _run_folder(path),
+            cell.run, own, splits, path.parent / "runs" / path.stem,
             device=device, resume=True, team=team, report=report,
         )  # fmt: skip
         if team.leads:
@@ -119,7 +119,7 @@ def run(
 
 
 def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[tuple[Cell, Recipe]]:
-    """Return row and recipe of every run of a table, seed by seed; raises as `run`."""
+    """Return the row and recipe of each run of a table, seed by seed; ValueError as for `run`."""
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
     plan, cells = _with_epochs(plan, table), get(table).cells()
@@ -135,14 +135,14 @@ def _with_epochs(plan: Plan, table: str) -> Plan:
 
 
 def share(runs: Sequence, task: tuple[int, int]) -> list:
-    """Return every n-th of the runs, from the i-th on."""
+    """Return every n-th run from the i-th on, for `task` (i, n) counted from 1."""
     i, n = task
     return list(runs[i - 1 :: n])
 
 
 def _require_fit(path: Path, own: Recipe, device: torch.device) -> None:
-    """Raise ValueError for a result by another recipe, plug-in or precision."""
-    if not path.exists():  # it is on the first process's machine
+    """Raise ValueError for a result with another recipe, plug-in or precision."""
+    if not path.exists():  # it is on the machine of the first process
         return
     card = read_card(path)
     if kinds := models.changed(card.get("model", {})):
@@ -160,7 +160,7 @@ def _require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[
     if names := differing(stored, recipe) - set(apart):
         raise ValueError(
             f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
-            "ask for the same, or choose another --folder"
+            "use the same one, or choose another --folder"
         )
 
 
@@ -169,18 +169,13 @@ def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
     return folder / f"{recipe.epochs}-epochs" / f"{name}-{recipe.seed}.json"
 
 
-def _run_folder(path: Path) -> Path:
-    """Return the folder of the run whose result has this path."""
-    return path.parent / "runs" / path.stem
-
-
 def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: bool = False) -> Table:
-    """Make a table from the results in a folder; rows without results say so.
+    """Make a table from the results in a folder; rows without results are marked "not run".
 
-    `only_run` leaves out what was never run, as a routing that was added since.
-    `epochs` are those of the runs; None: the number that fills the most rows, and of these the
-    largest. If rows are not compared with each other, each has its longest runs. ValueError if
-    there are no results of the table, or different recipes in one row.
+    `only_run` omits rows that were never run, such as a routing that was added later. `epochs`
+    selects runs by their length; None: the length that fills the most rows, or the largest of
+    several. If rows stand apart, each shows its longest runs. ValueError if there are no results of
+    the table, or results that differ in recipe, terms, plug-ins or images.
     """
     about = get(table)
     cells = about.cells()
@@ -215,7 +210,7 @@ def gather(table: str, folder: Path, *, epochs: int | None = None, only_run: boo
 
 
 def _require_same_made(results: dict[str, list[dict]]) -> None:
-    """Raise ValueError for a row of different plug-ins, or a data set of different images."""
+    """Raise ValueError if plug-ins differ within a row, or images within a data set."""
     known: dict[str, dict] = {}
     for run, card in [(run, card) for run, cards in results.items() for card in cards]:
         part = card["dataset"]  # cards of older runs have no digests
@@ -230,13 +225,13 @@ def _require_same_made(results: dict[str, list[dict]]) -> None:
 
 
 def paths_of(cell: Cell, folder: Path) -> list[Path]:
-    """Return the results of one row, by seed."""
+    """Return the paths of the results of one row, in order of seeds."""
     by_seed = {p.stem.removeprefix(f"{cell.run}-"): p for p in folder.glob(f"{cell.run}-*.json")}
     return [by_seed[seed] for seed in sorted(filter(str.isdecimal, by_seed), key=int)]
 
 
 def _results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
-    """Return the cards of one row; ValueError for another recipe, or a file in the wrong place."""
+    """Return the cards of one row; ValueError for another recipe or a file in the wrong place."""
     cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
     for path in paths:
         cards.append(read_card(path))
@@ -280,7 +275,7 @@ def _caption(about: reproductions.Table, cards: list[Any]) -> str:
 
     epochs = listed("recipe", "epochs")
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
-    each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
+    each = (card["training"]["hardware"].split("; ") for card in cards)  # several if resumed
     hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
     trained = (
         f"{epochs} epoch{'s' * (epochs != '1')} of {listed('training', 'images')} training "
@@ -293,7 +288,7 @@ def _caption(about: reproductions.Table, cards: list[Any]) -> str:
 
 
 def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
-    """Return the commands that make these runs; rows with equal epochs and seeds share one."""
+    """Return the commands that make these runs; rows with equal settings share one."""
     groups: dict[tuple[int, str, int], list[str]] = {}
     for run, cards in results.items():
         for epochs in {card["recipe"]["epochs"] for card in cards}:

@@ -1,7 +1,7 @@
-"""The findings of docs/findings.md: the commands that measure each, and the trainings behind it.
+"""The findings of docs/findings.md: commands that measure each, and the training runs behind it.
 
-Weights of single networks are shipped, so their commands measure at once. Of series of runs only
-the statistics are shipped, in trained/seeds; `capsviz train NAME --seed S` trains such a run again.
+Weights of single networks are shipped, so their commands run at once. For series of runs, only the
+statistics are shipped, in trained/seeds; `capsviz train NAME --seed S` trains such a run again.
 """
 
 import glob
@@ -18,11 +18,11 @@ SEEDS = "capsviz.trained.seeds"
 
 
 class Finding(NamedTuple):
-    """How a finding was made."""
+    """How a finding was measured."""
 
     claim: str
     measured: list[str]  # commands; {seeds} is the folder of shipped statistics
-    series: Sequence[str] = ()  # recipes of several runs, whose weights are not shipped
+    series: Sequence[str] = ()  # recipes with several runs, whose weights are not shipped
     analysis: str = ""  # the command that measured each series
 
 
@@ -31,16 +31,16 @@ FINDINGS = [Finding(**one) for one in tomllib.loads(FILE.read_text(encoding="utf
 
 
 def finding(number: str) -> Finding:
-    """Return a finding by its number on the page; ValueError for another number."""
+    """Return a finding by its number on the page; ValueError for an unknown number."""
     if not number.isdecimal() or not 1 <= int(number) <= len(FINDINGS):
         raise ValueError(f"finding {number}: expected a number from 1 to {len(FINDINGS)}")
     return FINDINGS[int(number) - 1]
 
 
 def commands(one: Finding) -> list[list[str]]:
-    """Return the words of the commands that measure a finding from what is shipped.
+    """Return the commands that measure a finding from shipped files, each as a list of words.
 
-    They are without `capsviz`; patterns of files are replaced by these, as a shell does.
+    The word `capsviz` is left out. Patterns of file names are expanded, as by a shell.
     """
     folder = discovery.folder(SEEDS)
     every = [[word.format(seeds=folder) for word in shlex.split(line)] for line in one.measured]
@@ -50,7 +50,7 @@ def commands(one: Finding) -> list[list[str]]:
 
 
 def trainings(one: Finding) -> list[str]:
-    """Return the commands that train and measure the series of a finding, with their times."""
+    """Return the commands that train and measure the series of a finding, with training times."""
     lines, folder = [], discovery.folder(SEEDS)
     for name in one.series:
         runs = json.loads((folder / name / "runs.json").read_text(encoding="utf-8"))["runs"]
@@ -63,7 +63,7 @@ def trainings(one: Finding) -> list[str]:
         paths = sorted(
             (folder / name).glob(f"{one.analysis}-*.json"), key=lambda path: len(path.name)
         )
-        for path in paths[:1]:  # none of networks without capsules
+        for path in paths[:1]:  # some analyses have no result for networks without capsules
             command = json.loads(path.read_text(encoding="utf-8"))["command"]
             lines.append(command.partition(" --format")[0])
     return lines

@@ -1,9 +1,9 @@
-"""Published tables, and the training runs that make them again.
+"""Published tables, and the training runs that reproduce them.
 
-Each function with `@table` lists the rows of one table; its docstring is the caption, the first
-line what the table shows. A plugin adds a table by a file with a docstring, `LABELS`, the names of
-the first columns, `cells() -> list[Cell]`, and perhaps `EPOCHS` and `APART`, as `table` takes them.
-Runs of the same name are the same run, in whatever table.
+Each function with `@table` lists the rows of one table. Its docstring is the caption, whose first
+line is the title. A plug-in adds a table by a file with a docstring, `LABELS` (the names of the
+first columns) and `cells() -> list[Cell]`. It may define `EPOCHS` and `APART`, as `table` takes
+them. Runs of the same name are the same run, also in different tables.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from capsviz.nn import routing
 from capsviz.training.recipe import Recipe, read_recipe
 
 PLUGINS = "capsviz.experiments.reproductions"
-EPOCHS = 50  # of each run, where a table says nothing else
+EPOCHS = 50  # length of each run, unless a table sets its own
 SABOUR = "Sabour et al. 2017"
 NONE = "none: average pooling, linear"
 RESNET = "cifar10-resnet"  # shipped; routed dynamically
@@ -26,11 +26,11 @@ RESNET = "cifar10-resnet"  # shipped; routed dynamically
 class Cell(NamedTuple):
     """One row of a table: a training run, repeated for each seed."""
 
-    run: str  # its name
-    labels: tuple[str, ...]  # of the first columns
+    run: str  # name of the run
+    labels: tuple[str, ...]  # contents of the first columns
     recipe: Recipe
-    published: str = "–"  # test error in percent where not said otherwise, and whose
-    margin: bool = True  # trained by the margin loss, so that it can be compared
+    published: str = "–"  # test error in percent, unless labelled otherwise, and its source
+    margin: bool = True  # trained by the margin loss, so its loss can be compared
 
 
 class Table(NamedTuple):
@@ -52,9 +52,10 @@ TABLES: dict[str, Table] = {}
 
 
 def table(*labels: str, epochs: int = EPOCHS, apart: bool = False) -> Callable:
-    """Register a function as a table with these first columns and epochs of the published runs.
+    """Register a function as a table; `labels` name its first columns.
 
-    Rows that stand `apart` are not compared with each other, so that they may differ in epochs.
+    `epochs` is the length of the published runs. Rows that stand `apart` are not compared with each
+    other, so they may differ in epochs.
     """
 
     def register(cells):
@@ -87,8 +88,8 @@ def by_routing(
 ) -> list[Cell]:
     """Return a row for each routing, and one for the recipe's stem without capsules.
 
-    `published` are numbers by routing, for the last column; `changed` are fields of the recipe that
-    differ for a routing, to whose options its "options" are added.
+    `published` holds the last column by routing. `changed` holds, by routing, fields of the recipe
+    that differ; its "options" are added to the recipe's options.
     """
     rows = []
     for one in routing.available():
@@ -107,7 +108,7 @@ def shipped_recipe(name: str) -> Recipe:
 
 
 def routed(iterations: int, *, decoder: bool = True) -> tuple[str, Recipe]:
-    """Return name and recipe of the paper's network on MNIST, by its text."""
+    """Return name and recipe of the paper's network on MNIST, as its text describes it."""
     options = {"preset": "paper", "iterations": iterations}
     if not decoder:
         options["reconstruction_weight"] = 0.0

@@ -1,4 +1,4 @@
-"""Images of `assemblies` in pairs and series, and what each position of a network sees in them."""
+"""Pairs and series of `assemblies` images, and what each position of a network sees of them."""
 
 import math
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from capsviz.data.assemblies import Assemblies
 from capsviz.nn import routing
 from capsviz.tracing import abilities
 
-FEATURES = 512  # numbers of a vote of the ceiling
-PART = 1  # of the first whole, which is changed
-STEP_PX, STEP_RAD = 3.0, 0.5  # distances of poses at which two such votes agree by 0.6
+FEATURES = 512  # dimensions of a vote from true poses
+PART = 1  # index of the part of the first whole that is rotated or moved
+STEP_PX, STEP_RAD = 3.0, 0.5  # distances of poses at which the product of such votes is 0.6
 
 
 class Grid(NamedTuple):
@@ -24,13 +24,13 @@ class Grid(NamedTuple):
 
 
 def grid_of(model) -> Grid:
-    """Return the positions of a network; ValueError if it has one only, or other images."""
+    """Return the positions of a network; ValueError for a single one, or for other images."""
     expected = (1, assemblies.SIDE, assemblies.SIDE)
     shape, count = tuple(model.config["image_shape"]), model.config["classes"]
     if shape != expected or count != len(assemblies.CLASSES):
         raise ValueError(
-            f"binding needs a network for images {expected} of {len(assemblies.CLASSES)} classes, "
-            f"as of the data set assemblies, got {shape} and {count}"
+            f"binding needs a network for images {expected} and {len(assemblies.CLASSES)} classes, "
+            f"as in the data set assemblies, got {shape} and {count}"
         )
     grid = abilities(model).grid
     if grid is None or grid[1] * grid[2] < 2 or not abilities(model).has_receptive_fields:
@@ -49,7 +49,7 @@ def grid_of(model) -> Grid:
 
 
 def rotated(made: Assemblies, by: Tensor | float = math.pi) -> Assemblies:
-    """Turn one part of the first whole about its centroid, by radians: by π it is the partner's."""
+    """Rotate one part of the first whole about its centroid, in radians; π gives the partner's."""
     poses = made.part_poses.clone()
     poses[:, PART, 2] += by
     return _drawn(made, poses)
@@ -64,7 +64,7 @@ def moved(made: Assemblies, by_px: float) -> Assemblies:
 
 
 def inside(made: Assemblies) -> Tensor:
-    """Return which images show the part completely: (N,) bool."""
+    """Return which images contain the changed part completely: (N,) bool."""
     centre, reach = made.part_poses[:, PART, :2], assemblies.RADIUS_PX * assemblies.REACH
     room = assemblies.SIDE - 1 - reach * made.part_poses[:, PART, 3:]
     return ((centre >= reach) & (centre <= room)).all(1)
@@ -91,9 +91,9 @@ def same_field(one: Tensor, other: Tensor, grid: Grid) -> Tensor:
 def true_votes(made: Assemblies, parts: int, apart_px: float, *, poses: bool = True) -> Tensor:
     """Return the votes (N, P, J, E) of parts for wholes, from their true types and poses.
 
-    A vote is the pose of the whole of which the part would be this part, in E numbers whose product
-    with another vote falls from 1 to 0 with the distance of the poses. A part of a type that a
-    class does not have votes by 0. Without `poses`, votes of a type are the same wherever it lies.
+    A vote encodes the pose of the whole that the part implies. The inner product of two votes falls
+    from 1 to 0 with the distance of their poses. A part votes 0 for a class without its type.
+    Without `poses`, votes depend on the type alone.
     """
     N, P = made.part_types.shape
     draw = torch.Generator().manual_seed(0)

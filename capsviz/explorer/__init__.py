@@ -1,7 +1,7 @@
-"""The explorer: a page in the browser on which an image and a network can be changed by hand.
+"""The explorer: a web page on which an image and a network can be changed interactively.
 
-`networks` opens, `images` brings an image, `settings` says what the controls and the link hold.
-`look` computes, `drawing` and `panels` write HTML, `files` draws figures as commands do. `layout`
-places the parts of the page, `page` says what they do, `serve` serves it: only these three know
-Gradio.
+`networks` opens networks, `images` reads images, and `settings` defines the controls and the link.
+`look` computes, `drawing` and `panels` write HTML, and `files` draws figures as commands do.
+`layout` places the parts of the page, `page` handles their events, and `serve` serves it: only
+these three use Gradio.
 """

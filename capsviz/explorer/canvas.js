@@ -1,10 +1,10 @@
-// A sheet to draw on: its value is a PNG, transparent outside the strokes, sent while a visitor draws.
+// Send the drawing sheet while a visitor draws: its value is a PNG, transparent outside the strokes.
 const sheet = element.querySelector("canvas");
 const EVERY_MS = 100;
 let waiting = false;
 
 function send() {
-  if (!waiting) return; // cleared meanwhile
+  if (!waiting) return; // the sheet was cleared meanwhile
   waiting = false;
   props.value = sheet.toDataURL("image/png");
   trigger("input");
@@ -17,7 +17,7 @@ function soon() {
   }
 }
 
-const clear = penOn(sheet, soon); // of pen.js
+const clear = penOn(sheet, soon); // defined in pen.js
 element.querySelector("button").addEventListener("click", () => {
   waiting = false;
   clear();

@@ -1,7 +1,7 @@
-"""Draw numbers as HTML: small PNGs enlarged by the browser, bars. No Gradio.
+"""Draw numbers as HTML: bars, and small PNGs that the browser enlarges. No Gradio.
 
-Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours are those of
-`capsviz.results`; text takes the page's own, so that a dark page stays readable.
+Matplotlib takes a tenth of a second for a figure, this module a thousandth. Colours are those of
+`capsviz.results`; text has the colour of the page, so a dark page stays readable.
 """
 
 import base64
@@ -29,7 +29,7 @@ def png(pixels: np.ndarray) -> str:
 
 
 def pixels(image: np.ndarray, caption: str) -> str:
-    """Draw an image (C, H, W) uint8 above its caption; the first channel of two."""
+    """Draw an image (C, H, W) uint8 above its caption; of two channels, the first is shown."""
     return (
         f'<figure class="cv-panel"><img class="cv-px" src="{png(picture(image))}" '
         f'alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
@@ -37,24 +37,24 @@ def pixels(image: np.ndarray, caption: str) -> str:
 
 
 def figure(path: Path) -> str:
-    """Show a PNG file."""
+    """Embed a PNG file."""
     data = base64.b64encode(path.read_bytes()).decode()
     return f'<img class="cv-figure" src="data:image/png;base64,{data}" alt="{escape(path.stem)}">'
 
 
 def row(*panels: str) -> str:
-    """Put panels beside one another, or below one another on a narrow page."""
+    """Put panels side by side, or below each other on a narrow page."""
     return f'<div class="cv-row">{"".join(panels)}</div>'
 
 
 def note(text: str, kind: str = "") -> str:
-    """Write a line of text; what stands between backquotes is code."""
+    """Write a line of text; text between backquotes is code."""
     code = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return f'<p class="cv-note {kind}">{code}</p>' if text else ""
 
 
 def bars(values, classes, title: str, what: str, before=None) -> str:
-    """Draw a bar in [0, 1] for each class, the longest marked, and a tick at each `before`."""
+    """Draw a bar in [0, 1] for each class, with the longest marked and a tick at each `before`."""
     winner, lines = int(np.argmax(values)), []
     for j, value in enumerate(values):
         tick = "" if before is None else f'<i style="left:{_percent(before[j])}"></i>'
@@ -74,8 +74,8 @@ def evidence(trace, capsule: int, classes) -> str:
     """Draw the evidence for a class at each position over the image, on one scale for all classes.
 
     As in the figure of `routing`, foreground pixels are outlined, and clearly negative evidence has
-    a minus sign. The scale ends at the largest value of any class. Capsules without positions
-    have no map; a table shows the evidence of each type for each class.
+    a minus sign. The scale ends at the largest value of any class. For capsules without positions,
+    a heat map shows the evidence of each type for each class instead.
     """
     if trace.evidence.maps is None:
         return _by_type(trace, capsule, classes)
@@ -101,7 +101,7 @@ def evidence(trace, capsule: int, classes) -> str:
 
 
 def _signs(trace) -> tuple[str, str]:
-    """The sign of the evidence of one capsule, as c (û·v̂), and of all, where it is not s·v̂."""
+    """Return the formula of one capsule's evidence, as c (û·v̂), and of the sum if not s·v̂."""
     total = "" if trace.evidence.quantity is None else f" ({trace.evidence.quantity['words']})"
     return words_of(trace.evidence.quantity)["plain"], total
 
@@ -123,7 +123,7 @@ def _by_type(trace, capsule: int, classes) -> str:
 def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     """Draw the mean couplings of each capsule type to each class, on one scale for all iterations.
 
-    A type that is switched off is left blank.
+    The type `off`, which is switched off, is left blank.
     """
     R, types, J = trace.couplings.shape
     norm = coupling_scale(trace.couplings, 1 / J)
@@ -148,7 +148,7 @@ def _heat(cells: np.ndarray, names, scale: str, caption: str) -> str:
 
 
 def vector(own: np.ndarray, changes, name: str) -> str:
-    """Draw a pose (E,) as bars from the middle, and a tick at each of the image's own values."""
+    """Draw a changed pose (E,) as bars from the middle, with ticks at the unchanged values."""
     now = own + np.asarray(changes)
     limit = max(0.5, float(np.abs(now).max()), float(np.abs(own).max()))
     lines = []
@@ -169,7 +169,7 @@ def vector(own: np.ndarray, changes, name: str) -> str:
 
 
 def _scale(name: str, norm: Normalize) -> str:
-    """Draw a colour bar with the values at its ends and in its middle."""
+    """Draw a colour bar with the values at its ends and middle."""
     colours = colormaps[name](np.linspace(0, 1, 16), bytes=True)[:, :3]
     stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
     ends = np.asarray(norm.inverse([0, 0.5, 1]))
@@ -181,7 +181,7 @@ def _scale(name: str, norm: Normalize) -> str:
 
 
 def _lines(trace, capsule: int, limit: float) -> str:
-    """Draw the edges of the pixels that are brighter than half, and the minus signs."""
+    """Outline the pixels brighter than the mid-range, and draw minus signs on negative evidence."""
     grey = trace.image.mean(0)
     height, width = grey.shape
     mask = np.pad(grey > (grey.min() + grey.max()) / 2 + 1e-6, 1)

@@ -1,4 +1,4 @@
-"""Draw what the page shows as figures with numbers, as the commands do. No Gradio."""
+"""Draw the state of the page as figures with numbers, as the commands do. No Gradio."""
 
 import atexit
 import functools
@@ -20,12 +20,12 @@ from capsviz.explorer.settings import Settings
 from capsviz.results.panels import picture
 from capsviz.transforms.augment import to_uint8
 
-KEPT_S = 3600  # seconds that figures stay on the disk
-Measured = tuple[Any, dict]  # a result, and the options that it was made with
+KEPT_S = 3600  # seconds for which figures stay on the disk
+Measured = tuple[Any, dict]  # a result and its options
 
 
 def of_view(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz view`: the image in both networks, and the changed pose."""
+    """Measure as `capsviz view`: the image in both networks, and the changed pose."""
     how = settings.how
     donor = None if how.donor is None else networks.test_image(*how.donor)
     result = view.compute(
@@ -46,15 +46,15 @@ def of_view(networks: Networks, sample: Sample, settings: Settings) -> Measured:
 
 
 def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz routing`, which has uniform couplings for comparison.
+    """Measure as `capsviz routing`, which compares with uniform couplings.
 
-    ValueError for replaced couplings: then nothing is routed.
+    ValueError for replaced couplings, because nothing is routed then.
     """
     how = settings.how
     if how.couplings is not None:
         raise ValueError(
-            f"couplings {how.couplings}: this figure shows what routing does; expected it as "
-            'trained or of one iteration. The figure "view" has replaced couplings, too'
+            f"couplings {how.couplings}: this figure shows what routing does; expected routing as "
+            'trained or with one iteration. The figure "view" shows replaced couplings, too'
         )
     result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
@@ -69,7 +69,7 @@ def of_routing(networks: Networks, sample: Sample, settings: Settings) -> Measur
 
 
 def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz perturb`: the pose of a class, each dimension changed in turn.
+    """Measure as `capsviz perturb`: the pose of a class, each dimension changed in turn.
 
     ValueError for changed routing.
     """
@@ -85,7 +85,7 @@ def of_pose(networks: Networks, sample: Sample, settings: Settings) -> Measured:
 
 
 def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measured:
-    """Measure `capsviz rotate`: the image that is shown, at the angles that the command has.
+    """Measure as `capsviz rotate`: the displayed image, at the default angles of the command.
 
     ValueError for changed routing.
     """
@@ -100,12 +100,12 @@ def of_rotation(networks: Networks, sample: Sample, settings: Settings) -> Measu
 def _require_as_trained(settings: Settings) -> None:
     if settings.how != look.AS_TRAINED:
         raise ValueError(
-            f"{settings.how.words}: this figure shows the network as trained; choose that, or the "
-            'figure "view", which shows what is changed'
+            f"{settings.how.words}: this figure shows the network as trained; undo the changes of "
+            'the routing, or make the figure "view", which shows them'
         )
 
 
-FIGURES = {  # by the names of their analyses
+FIGURES = {  # by name of the analysis
     "view": of_view,
     "routing": of_routing,
     "rotate": of_rotation,
@@ -116,8 +116,8 @@ FIGURES = {  # by the names of their analyses
 def save(analysis: str, networks: Networks, sample: Sample, settings: Settings) -> list[Path]:
     """Write a figure as PDF and PNG, its numbers, and the image for `--image` of other commands.
 
-    They lie in a new folder, so that no visitor overwrites another's; Gradio serves copies.
-    ValueError for a figure that these settings do not have.
+    Each call writes to a new folder, so visitors do not overwrite each other's files; Gradio serves
+    copies. ValueError if these settings do not apply to the figure.
     """
     result, options = FIGURES[analysis](networks, sample, settings)
     for old in Path(_folder()).iterdir():
@@ -142,7 +142,7 @@ def save(analysis: str, networks: Networks, sample: Sample, settings: Settings) 
 
 @functools.cache
 def _folder() -> str:
-    """Return the one folder of this process, which is removed at its end."""
+    """Return a temporary folder of this process, which is removed when it ends."""
     folder = tempfile.mkdtemp(prefix="capsviz-explore-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

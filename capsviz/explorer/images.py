@@ -1,4 +1,4 @@
-"""The image that a visitor looks at: drawn, uploaded, or from a link."""
+"""Read the image that a visitor draws, uploads, or opens by a link."""
 
 import base64
 import binascii
@@ -16,24 +16,25 @@ from capsviz import pictures
 from capsviz.pictures.strokes import mnist_style
 from capsviz.transforms.augment import to_uint8
 
-SHEET_PX = 280  # side of the sheet that is drawn on
+SHEET_PX = 280  # side of the drawing sheet
 HEAD = "data:image/png;base64,"
-LONGEST = 1_000_000  # characters of a drawing; a sheet full of scribbles has a tenth
+LONGEST = 1_000_000  # characters of a drawing; a sheet full of scribbles has a tenth of that
 
 
 class Sample(NamedTuple):
     """An image on the page."""
 
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
-    label: int | None  # its class, if it is known
-    name: str  # for files
-    origin: dict = {}  # for a link, see `settings.query`
+    label: int | None  # its class, if known
+    name: str  # for file names
+    origin: dict = {}  # for the link, see `settings.query`
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
-    """Return a drawing, a PNG as data URI whose opacity is the stroke: (1, C, H, W), as in MNIST.
+    """Return a drawing as an image (1, C, H, W) in the style of MNIST.
 
-    ValueError for an empty sheet, or anything but a drawing of `SHEET_PX` a side.
+    `sheet` is a PNG as data URI, whose opacity is the stroke. ValueError for an empty sheet, or
+    anything but a PNG with sides of `SHEET_PX`.
     """
     refusal = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
     if not isinstance(sheet, str) or not sheet.startswith(HEAD) or len(sheet) > LONGEST:
@@ -47,7 +48,7 @@ def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
 
 
 def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "auto") -> Tensor:
-    """Return a picture as `pictures.prepare` does; errors name the file without its folder."""
+    """Read a picture by `pictures.prepare`; errors name the file without its folder."""
     try:
         return pictures.prepare(path, frame, invert).image
     except ValueError as error:
@@ -55,14 +56,14 @@ def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "aut
 
 
 def own(image: Tensor, name: str) -> Sample:
-    """Return a visitor's image (1, C, H, W), at the 256 levels of the link that holds it."""
+    """Return a visitor's image (1, C, H, W), rounded to 256 levels as in its link."""
     letters = packed(image)
     origin = {} if letters is None else {"ink": letters}
     return Sample((image * 255).round() / 255, None, name, origin)
 
 
 def packed(image: Tensor) -> str | None:
-    """Return an image (1, C, H, W) in [0, 1] as the letters of a link; None for two channels."""
+    """Encode an image (1, C, H, W) in [0, 1] as text for a link; None unless C is 1 or 3."""
     pixels = to_uint8(image[0])
     if len(pixels) not in (1, 3):
         return None
@@ -73,7 +74,7 @@ def packed(image: Tensor) -> str | None:
 
 
 def unpacked(text: str, shape: tuple[int, int, int]) -> Tensor:
-    """Return the image of `packed`, (1, C, H, W) float32; ValueError for another shape."""
+    """Decode the image of `packed`, (1, C, H, W) float32; ValueError for another shape."""
     pixels = _png(
         text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4),
         {1: "L", 3: "RGB"}.get(shape[0]), (shape[2], shape[1]),
@@ -85,7 +86,10 @@ def unpacked(text: str, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _png(text: str, mode: str | None, size: tuple[int, int], unreadable: str, other: str):
-    """Return the pixels of a PNG in base64; ValueError if it is none, or of other mode or size."""
+    """Return the pixels of a PNG in base64.
+
+    ValueError with the text `unreadable` if it is not a PNG, or `other` for another mode or size.
+    """
     try:
         content = base64.b64decode(text, validate=True)
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:

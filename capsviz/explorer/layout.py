@@ -1,4 +1,4 @@
-"""Where the parts of the page stand: its controls and panels, in Gradio. `page` says what runs."""
+"""Lay out the controls and panels of the page, in Gradio. `page` connects them to functions."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +13,9 @@ from capsviz.explorer.networks import About, Choice
 
 HERE = Path(__file__).parent
 QUIET: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "cv-quiet"}
-MOST_ITERATIONS = 99  # of any network; `page` lets the slider reach those of the chosen one
-# Rules that page.css cannot have, for all of its are of what lies inside Gradio's container: that
-# hides what overflows, and so holds what should stay in sight; under Pose that is the pose.
+MOST_ITERATIONS = 99  # of any network; `page` limits the slider to those of the chosen one
+# Rules for Gradio's container itself, which page.css cannot reach: the container hides overflow,
+# which would disable sticky panels. Under the tab "Pose" the pose is sticky, not the stage.
 OUTSIDE = (
     "<style>.gradio-container { overflow: clip !important; } "
     '.gradio-container:has(#pose-tab-button[aria-selected="true"]) #stage '
@@ -29,10 +29,10 @@ SHEET = (
 
 
 def build(choice: Choice, about: About, label: int) -> SimpleNamespace:
-    """Make all parts of the page, and return them by name; inside `gr.Blocks`.
+    """Make all parts of the page inside `gr.Blocks`, and return them by name.
 
-    `controls` holds the parts that a link holds, by their names there. `about` is of the first
-    network, `label` the class of the first image.
+    `controls` holds the parts whose values are in a link, by their names there. `about` describes
+    the first network; `label` is the class of the first image.
     """
     on = SimpleNamespace(controls={})
     classes = [(name, k) for k, name in enumerate(choice.dataset.classes)]
@@ -72,7 +72,7 @@ def build(choice: Choice, about: About, label: int) -> SimpleNamespace:
 
 
 def types(count: int) -> list[tuple[str, int]]:
-    """Return the choices of a capsule type that is switched off."""
+    """Return the choices of the capsule type to switch off."""
     return [("none", settings.NONE), *((str(t), t) for t in range(count))]
 
 
@@ -157,13 +157,13 @@ def _figure(on):
 
 
 def _class(label: str, classes, elem_id: str) -> gr.Dropdown:
-    """Make a choice of a class, or that of the longest capsule."""
+    """Make a dropdown of classes; its default is the class of the longest capsule."""
     choices = [("the longest capsule", settings.LONGEST), *classes]
     return gr.Dropdown(choices, value=settings.LONGEST, label=label, elem_id=elem_id)
 
 
 def _html(elem_id: str, template: str = "${value}", *scripts: str) -> gr.HTML:
-    """Make a panel, or a part with a script of its own."""
+    """Make an HTML panel, with scripts if there are any."""
     code = "".join((HERE / name).read_text(encoding="utf-8") for name in scripts) or None
     return gr.HTML(
         "", html_template=template, js_on_load=code, elem_id=elem_id, apply_default_css=False

@@ -1,4 +1,4 @@
-"""What happens inside the network: from an image and an intervention to numbers. No Gradio."""
+"""Trace an image through a network with an intervention in its routing. No Gradio."""
 
 import copy
 import functools
@@ -16,20 +16,20 @@ from capsviz.tracing.outputs import distance as distance_of
 from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
-ANOTHER = "of another image"  # couplings, in place of one of `tracing.INTERVENTIONS`
+ANOTHER = "of another image"  # couplings, as an alternative to `tracing.INTERVENTIONS`
 
 
 class Intervention(NamedTuple):
-    """What is changed inside the routing; the defaults change nothing."""
+    """A change of the routing; the defaults change nothing."""
 
-    couplings: str | None = None  # what replaces them: one of `tracing.INTERVENTIONS`, or `ANOTHER`
+    couplings: str | None = None  # replacement: one of `tracing.INTERVENTIONS`, or `ANOTHER`
     iterations: int | None = None  # instead of the network's own
     off: int | None = None  # capsule type whose capsules are set to zero
-    donor: tuple[int, int] | None = None  # class and number of the other test image
+    donor: tuple[int, int] | None = None  # class and index of the other test image
 
     @property
     def words(self) -> str:
-        """What is changed, for a figure."""
+        """The changes in words, for a figure."""
         of = "" if self.donor is None else f" (class {self.donor[0]}, number {self.donor[1]})"
         parts = {
             f"couplings {self.couplings}{of}": self.couplings,
@@ -49,12 +49,12 @@ class ImageTrace(NamedTuple):
     lengths: np.ndarray  # (J,)
     poses: np.ndarray  # (J, E) after the last iteration
     couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
-    effective_classes: float  # of a capsule after the last iteration, mean
+    effective_classes: float  # effective number of parents in the last iteration, mean of capsules
     evidence: measures.Evidence  # for each class, by position or by capsule type
-    extent_px: tuple[float, ...] | None  # left, right, bottom, top of its maps on the image
-    reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
-    distance: float | None  # L2, of that to the image
-    coupling_sd: float  # of the couplings of the last iteration about uniform
+    extent_px: tuple[float, ...] | None  # left, right, bottom, top of evidence maps on the image
+    reconstruction: np.ndarray | None  # (C, H, W) uint8, from the longest capsule
+    distance: float | None  # L2 distance between reconstruction and image
+    coupling_sd: float  # standard deviation of the last iteration's couplings about uniform
     activations: np.ndarray  # (R, J) after each iteration
 
     @property
@@ -64,7 +64,7 @@ class ImageTrace(NamedTuple):
 
 
 def without_type(model, kind: int | None):
-    """Return the same network, with the capsules of one type, and their votes, set to zero.
+    """Return the same network with the capsules of one type, and so their votes, set to zero.
 
     None: no type. ValueError for a type that does not exist.
     """
@@ -92,9 +92,9 @@ def without_type(model, kind: int | None):
 
 @functools.lru_cache(maxsize=8)
 def types_of(model) -> int:
-    """Return how many capsule types can be switched off: those whose votes the classes receive.
+    """Return the number of capsule types that can be switched off.
 
-    0 for capsules without a grid, or if another layer is routed before those of the grid.
+    It is 0 if the capsules that vote for the classes have no grid.
     """
     able = tracing.abilities(model)
     if able.grid is None or not able.encodes:
@@ -104,8 +104,10 @@ def types_of(model) -> int:
 
 
 def starts_uniform(model, image: Tensor) -> bool:
-    """Return whether an image (1, C, H, W) has the same scores after one iteration of routing and
-    with uniform couplings; False for a network that refuses either."""
+    """Return whether one routing iteration gives the scores of uniform couplings.
+
+    It is tested on an image (1, C, H, W). False for a network that refuses either.
+    """
     ways = AS_TRAINED._replace(iterations=1), AS_TRAINED._replace(couplings="uniform")
     try:
         one, uniform = (look(model, image, how).lengths for how in ways)
@@ -117,8 +119,8 @@ def starts_uniform(model, image: Tensor) -> bool:
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:
     """Return the couplings that replace the network's own, as `tracing.trace` takes them.
 
-    Those of another image (1, C, H, W) are its last ones. ValueError if it is missing, or not every
-    capsule is coupled to every class.
+    For `ANOTHER`, they are those of the image `donor` (1, C, H, W) in the last iteration.
+    ValueError if it is missing, or if not every capsule is coupled to every class.
     """
     if how.couplings != ANOTHER:
         return how.couplings
@@ -134,7 +136,7 @@ def look(
 ) -> ImageTrace:
     """Trace an image (1, C, H, W) in [0, 1], and return all that the page shows of it.
 
-    `donor` is the other image of couplings `ANOTHER`, of the same shape.
+    `donor` is the image, of the same shape, whose couplings `ANOTHER` takes.
     """
     traced = tracing.trace(
         without_type(model, intervention.off),

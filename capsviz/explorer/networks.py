@@ -1,4 +1,4 @@
-"""The networks of the page: which can be chosen, and the two that a visitor looks at."""
+"""The networks that can be chosen on the page, and the pair that a visitor explores."""
 
 import functools
 import threading
@@ -20,45 +20,45 @@ from capsviz.tracing import needs
 from capsviz.training import thresholds
 from capsviz.transforms.augment import to_float
 
-BESIDE = "mnist-resnet", "digits-self-attention"  # beside a network trained on the same data
-NEEDS = ("votes", "couplings", "poses")  # of the first network
-DIMENSIONS = 16  # of a class's pose, in most networks
+BESIDE = "mnist-resnet", "digits-self-attention"  # preferred second networks, by training data
+NEEDS = ("votes", "couplings", "poses")  # required of the first network
+DIMENSIONS = 16  # of a class capsule's pose in most networks
 
 
 class About(NamedTuple):
-    """What can be set in a capsule network."""
+    """The settings that a capsule network offers."""
 
     iterations: int  # of routing
-    types: int  # of capsules, that can be switched off; 0: none can
-    dimensions: int  # E, of a class's pose
+    types: int  # number of capsule types that can be switched off
+    dimensions: int  # E, of a class capsule's pose
     starts_uniform: bool  # one iteration is the same as uniform couplings
 
 
 @dataclass(frozen=True)
 class Networks:
-    """Two networks, for everyone who has the page open."""
+    """A pair of networks, shared by all visitors who chose it."""
 
     model: Any  # a capsule network, with its card
-    other: Any  # any network for the same images, likewise
+    other: Any  # any network for the same images, with its card
     dataset: data.Dataset  # test images to choose from
-    names: tuple[str, str]  # that both are chosen by
-    limits: Limits | None = None  # beyond which an image is unlike the training data
-    data_dir: str | Path | None = None  # where the data set lies
+    names: tuple[str, str]  # of both networks on the page
+    limits: Limits | None = None  # beyond which an image is flagged as unlike the training data
+    data_dir: str | Path | None = None  # folder of the data set
 
     @property
     def inputs(self) -> Inputs:
-        """The first network with the test images, as an analysis takes them."""
+        """The first network with the test images, as input of an analysis."""
         name = self.names[0]
         return Inputs(self.model, self.dataset, name, data_dir=self.data_dir, alias=name)
 
     @property
     def frame(self) -> pictures.Frame:
-        """The format of the images that both take."""
+        """The image format of both networks."""
         return pictures.frame(self.model)
 
     @functools.cached_property
     def about(self) -> About:
-        """What can be set in the first network; found by passes of one image."""
+        """The settings that the first network offers; found by passing one image through it."""
         model, image = self.model, self.test_image(0, 0)
         trace, same = look.look(model, image), look.starts_uniform(model, image)
         return About(len(trace.couplings), look.types_of(model), trace.poses.shape[1], same)
@@ -74,27 +74,30 @@ class Networks:
 class Choice:
     """Networks for the same images and classes, by name; each is opened when first chosen.
 
-    All visitors share it. The page begins with the networks named `first` and `beside`.
+    All visitors share one object. The page starts with the networks named `first` and `beside`.
     """
 
     def __init__(self, inputs: Inputs):
         self.dataset, self.notice = inputs.dataset.single(), inputs.notice
         self.device, self.data_dir = inputs.device, inputs.data_dir
         self.first = self.beside = ""
-        self.capsule_names: list[str] = []  # of those with capsules
-        self.dimensions = DIMENSIONS  # E, of the largest pose of a class in any network
-        self._sources: dict[str, Any] = {}  # networks, or names of shipped ones to open
+        self.capsule_names: list[str] = []  # of the networks with capsules
+        self.dimensions = DIMENSIONS  # E, the largest of any network
+        self._sources: dict[str, Any] = {}  # open networks, or names of shipped ones
         self._pairs: dict[tuple[str, str], Networks] = {}
-        self._limits = functools.cache(thresholds.limits)  # which may take seconds
+        self._limits = functools.cache(thresholds.limits)  # may take seconds
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
-        """Names of all networks, in the order they were added."""
+        """Names of all networks, in the order in which they were added."""
         return list(self._sources)
 
     def add(self, model, name: str) -> str:
-        """Add an open network, and return its name here; ValueError for other images or classes."""
+        """Add an open network, and return its name on the page.
+
+        ValueError for a network for other images or classes.
+        """
         opening.check_fit(model, self.dataset)
         free, number = name, 2
         while free in self._sources:
@@ -123,7 +126,7 @@ class Choice:
     def pair(self, first: str, beside: str) -> Networks:
         """Return two networks by their names.
 
-        ValueError for a name that is not here, or a first network without capsules.
+        ValueError for an unknown name, or a first network without capsules.
         """
         names = first, beside
         for name in names:
@@ -159,14 +162,18 @@ def open_choice(
     data_dir: str | Path | None = None,
     device: str = "auto",
 ) -> Choice:
-    """Open the networks named, and offer all shipped ones for the same images.
+    """Open the named networks, and offer all shipped ones for the same images.
 
-    The page begins with the checkpoint, the first user-defined network, or what commands take if
-    neither is named; beside it stands the one to compare, the second user-defined network, one that
-    was trained on the same data, first of `BESIDE`, or whatever else fits.
-    Test images are those of the first checkpoint, or of `dataset` for user-defined networks.
-    ValueError if the first has no capsules, or another is for other images or classes;
-    FileNotFoundError without test images that fit.
+    The first network is `checkpoint`, otherwise the first of `network`, otherwise the default of
+    all commands. The second is `compare`, otherwise the next of `network`, otherwise a shipped one
+    that was trained on the same data (those in `BESIDE` come first), otherwise any that fits. Test
+    images are those of the checkpoint, or of `dataset` for user-defined networks.
+
+    Raises
+    ------
+    ValueError         if the first network has no capsules, or another one is for other images or
+                       classes.
+    FileNotFoundError  if there are no test images that fit.
     """
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")

@@ -1,7 +1,7 @@
-"""The page: what runs when a part of it is touched.
+"""The page: connect its parts to the functions that handle their events.
 
-`show` makes all panels from the image and every control, so that no panel can be of another image
-or setting than its neighbour. What takes longer than a moment is on buttons, in a queue.
+`show` makes all panels from the image and every control, so all panels show the same image and
+settings. Figures, which take longer, are made by a button, in a queue.
 """
 
 from pathlib import Path
@@ -15,22 +15,23 @@ from capsviz.explorer.images import Sample
 from capsviz.explorer.networks import About, Choice, Networks
 from capsviz.inputs.opening import open_picture
 
-# At once, by as many threads as `serve` allows: the queue would take longer than the networks do.
+# Run at once, by as many threads as `serve` allows: the queue would take longer than the networks.
 QUICK = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 LATEST = {"trigger_mode": "always_last", **QUICK}
-# One at a time, in Gradio's queue: matplotlib's style is the same for all threads.
+# One at a time, in Gradio's queue: all threads share matplotlib's style.
 SLOW = {"concurrency_id": "slow", "concurrency_limit": 1, "api_visibility": "private"}
 ADDRESS = """(query) => {
   const theme = new URLSearchParams(location.search).get("__theme");
   const mode = theme ? `&__theme=${theme}` : "";
   history.replaceState(null, "", `${location.pathname}?${query}${mode}`);
 }"""
-# Here, not in an answer: Gradio would refuse a request made before of a network with more of them.
-REACH = '(last) => ({ maximum: Math.max(last, 2), __type__: "update" })'
+# Sets the slider's maximum in the browser. If the server set it, Gradio would refuse requests that
+# are still under way for a network with more iterations.
+SET_MAXIMUM = '(last) => ({ maximum: Math.max(last, 2), __type__: "update" })'
 
 
 class State(NamedTuple):
-    """What a visitor looks at."""
+    """The state of the page for one visitor."""
 
     sample: Sample | None
     networks: Networks
@@ -38,25 +39,25 @@ class State(NamedTuple):
 
 
 class Page:
-    """The page for networks to choose from; its `blocks` are to be launched.
+    """The page for a choice of networks; `launch` serves its `blocks`.
 
-    Handlers take the values of parts of the page, by part, and return those that change.
+    Handlers take a dict of values by part of the page, and return a dict of the changed ones.
     """
 
     def __init__(self, choice: Choice):
         self.choice = choice
         networks = choice.pair(choice.first, choice.beside)
         middle = min(2, len(networks.dataset.classes) - 1)
-        warped(networks.test_image(middle, 0), Warp(1.0))  # imports what comes with a first warp
+        warped(networks.test_image(middle, 0), Warp(1.0))  # runs imports of the first warp now
         with gr.Blocks(
             title="capsviz explore",
             analytics_enabled=False,
             delete_cache=(3600, 3600),
             fill_width=True,
         ) as self.blocks:
-            self.address = gr.Textbox("", visible="hidden")  # first: its script gives the value
+            self.address = gr.Textbox("", visible="hidden")  # must be first: a script sets it
             self.sample = gr.State(self.test_image(networks, middle, 0))
-            # No State: its changes are not sent to the page by requests that do not queue.
+            # Not gr.State: requests without a queue do not send its changes to the page.
             self.iterations = gr.Number(0, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
             self.on = on = layout.build(choice, networks.about, middle)
@@ -97,12 +98,14 @@ class Page:
             )  # fmt: skip
         on.straight.click(lambda: list(Warp()), None, on.warp, **QUICK)
         on.own.click(lambda: [0] * len(on.changes), None, on.changes, **QUICK)
-        self.iterations.change(None, [self.iterations], [controls["iteration"]], js=REACH, **QUICK)
+        self.iterations.change(
+            None, [self.iterations], [controls["iteration"]], js=SET_MAXIMUM, **QUICK
+        )
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
         on.make.click(self.make, {on.kind, *self.given}, [on.figure, on.files], **SLOW)
 
     def state(self, given: dict) -> State:
-        """Return what a visitor looks at."""
+        """Return the state of the page for one visitor."""
         on = self.on
         return State(
             given[self.sample],
@@ -111,11 +114,11 @@ class Page:
         )
 
     def neutral(self, networks: Networks) -> dict[str, Any]:
-        """Return the values of the controls before anything is touched."""
+        """Return the initial values of the controls."""
         return {**self.usual, "iteration": networks.about.iterations}
 
     def arrive(self, given) -> dict:
-        """Show the state that the address holds, and say what is wrong with it."""
+        """Show the state that the address encodes, and report errors in it."""
         on, wrong = self.on, []
         parts = settings.parse(given[self.address] or "")
         names = parts.get("network", given[on.first]), parts.get("beside", given[on.beside])
@@ -148,7 +151,7 @@ class Page:
         }
 
     def choose(self, given) -> dict:
-        """Show other networks; controls get their range, and changes of the pose are undone."""
+        """Show other networks: set the ranges of controls, and undo changes of the pose."""
         on = self.on
         try:
             state = self.state(given)
@@ -164,7 +167,7 @@ class Page:
         }
 
     def replacing(self, find, inputs):
-        """Return a handler that shows another image, or none and what is wrong with it."""
+        """Return a handler that shows another image, or no image and the error."""
 
         def handle(given):
             state = self.state(given)
@@ -198,7 +201,7 @@ class Page:
         chosen, note = settings.read(values, networks.about.dimensions), ""
         try:
             answers = panels.find(networks, sample.image, chosen)
-        except ValueError as error:  # a donor that does not exist, couplings that are not replaced
+        except ValueError as error:  # no such donor, or couplings that cannot be replaced
             note = drawing.note(f"{error}. The image is shown with routing as trained.", "cv-warn")
             chosen = chosen._replace(how=look.AS_TRAINED)
             answers = panels.find(networks, sample.image, chosen)
@@ -211,7 +214,7 @@ class Page:
         }
 
     def make(self, given) -> dict:
-        """Draw a figure of what is shown, and offer it with its numbers."""
+        """Draw a figure of the page's state, and offer it with its numbers."""
         sample, networks, values = self.state(given)
         if sample is None:
             raise gr.Error(panels.EMPTY)
@@ -227,7 +230,7 @@ class Page:
         }
 
     def sketch(self, networks: Networks, sheet: str) -> Sample | None:
-        """Return a drawing; None once it is cleared."""
+        """Return a drawing; None if the sheet was cleared."""
         return images.own(images.from_sheet(sheet, networks.frame), "drawing") if sheet else None
 
     def upload(self, networks: Networks, path, invert: str) -> Sample:
@@ -237,12 +240,12 @@ class Page:
         return images.own(images.from_file(path, networks.frame, invert), Path(path).stem)
 
     def test_image(self, networks: Networks, digit, index) -> Sample:
-        """Return a test image, by its class and its number within the class."""
+        """Return a test image by its class and its index within the class."""
         origin: Any = {"digit": settings.number(digit), "index": settings.number(index or 0)}
         return Sample(*open_picture(networks.inputs, **origin)[:3], origin)
 
     def _controls(self, about: About, values: dict) -> dict:
-        """Return controls with these values, and with the range that a network gives them."""
+        """Return updates of controls: these values, and the ranges for a network."""
         more: dict[str, dict] = {
             "off": {"choices": layout.types(about.types)},
             "iteration": {"visible": about.iterations > 1},

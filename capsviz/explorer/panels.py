@@ -16,7 +16,7 @@ from capsviz.pictures import strokes
 from capsviz.statistics.detection import remarks
 from capsviz.statistics.words import sentence
 
-MEANINGS = {  # of each intervention
+MEANINGS = {  # explanation of each intervention
     "uniform": "Every capsule is coupled equally to every class.",
     "random": "Random couplings: every division of a capsule among the classes is equally likely. "
     "They spread much wider than those of most networks, so a wrong prediction says little.",
@@ -28,20 +28,20 @@ MEANINGS = {  # of each intervention
     "follows the other image.",
 }
 SAME = "In this network uniform couplings and one iteration are the same: routing starts uniform."
-score_name = functools.lru_cache(maxsize=8)(tracing.score_name)  # which takes a pass
+score_name = functools.lru_cache(maxsize=8)(tracing.score_name)  # takes a forward pass
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a test image."
 PROBABILITY = "Probability of each class. The sum is 1."
 OF_EACH = " of each class. The sum need not be 1."
 
 
 class Answers(NamedTuple):
-    """What both networks predict for the warped image, and which class map and pose are of."""
+    """Outputs of both networks for the warped image, and the classes of map and pose."""
 
     trace: look.ImageTrace
     plain: np.ndarray | None  # (J,) lengths without the intervention, if there is one
     scores: np.ndarray  # (J,) of the other network
-    mapped: int
-    capsule: int
+    mapped: int  # class whose evidence is mapped
+    capsule: int  # class whose pose is shown
 
 
 def find(networks: Networks, image: Tensor, settings: Settings) -> Answers:
@@ -73,10 +73,10 @@ def images(answers: Answers, networks: Networks) -> str:
 
 
 def flag(answers: Answers, networks: Networks) -> str:
-    """Say whether the image is unlike the training data, as `capsviz predict` does.
+    """Report whether the image is unlike the training data, as `capsviz predict` does.
 
-    Nothing where that is not known, and while the routing is changed. Pieces of stroke are counted
-    in images like MNIST's.
+    Return "" if the network has no limits, or the routing is changed. In images centred as MNIST's,
+    pieces of stroke are counted.
     """
     if networks.limits is None or answers.plain is not None:
         return ""
@@ -100,7 +100,7 @@ def _scored(model) -> str:
 
 
 def scores(answers: Answers, networks: Networks, label: int | None, how: look.Intervention) -> str:
-    """Draw the scores of both networks side by side, and say what was done to the first."""
+    """Draw the scores of both networks side by side, and explain the intervention."""
     ticks = "" if answers.plain is None else " Ticks: routing as trained."
     lengths, classes, names = answers.trace.lengths, networks.dataset.classes, networks.names
     first = drawing.bars(lengths, classes, names[0], _scored(networks.model) + ticks, answers.plain)
@@ -112,7 +112,7 @@ def scores(answers: Answers, networks: Networks, label: int | None, how: look.In
 
 
 def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
-    """Draw the couplings of an iteration and the evidence for a class, and say how they spread."""
+    """Draw the couplings of an iteration and the evidence for a class, with their spread."""
     trace, classes = answers.trace, networks.dataset.classes
     r = min(settings.iteration, len(trace.couplings))
     return drawing.row(
@@ -122,14 +122,14 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
 
 
 def iterations(answers: Answers, networks: Networks, settings: Settings) -> str:
-    """Draw scores after an iteration, and say how far the couplings are from uniform."""
+    """Draw the scores after an iteration, and report how far the couplings are from uniform."""
     trace, classes = answers.trace, networks.dataset.classes
     R = len(trace.couplings)
     r = min(settings.iteration, R)
-    norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
+    norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # not scores before R
     what = "Norm of the pose" if norms else score_name(networks.model).capitalize()
-    said = spread(trace.effective_classes, trace.couplings[-1], trace.coupling_sd)
-    text = "" if settings.how.couplings else said.replace("parents", "classes")
+    words = spread(trace.effective_classes, trace.couplings[-1], trace.coupling_sd)
+    text = "" if settings.how.couplings else words.replace("parents", "classes")
     return drawing.note(text) + drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}",
         f"{what} of each class after this iteration. The last iteration is the prediction.",

@@ -1,4 +1,4 @@
-// Draw on a sheet with mouse, pen or finger; `drawn` is called as a stroke grows. Returns what clears the sheet.
+// Draw on a sheet with mouse, pen or finger; call `drawn` as a stroke grows. Return a function that clears it.
 function penOn(sheet, drawn) {
   const pen = sheet.getContext("2d", { willReadFrequently: true });
   let last = null;

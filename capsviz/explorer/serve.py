@@ -1,4 +1,4 @@
-"""Serve the page: offline, without analytics, until Ctrl+C; on this machine unless asked."""
+"""Serve the page offline, without analytics, until Ctrl+C; by default for this machine only."""
 
 import ipaddress
 import os
@@ -11,32 +11,32 @@ from capsviz import discovery
 
 HOST = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"  # all addresses of this machine
-LARGEST_MB = 25  # the largest picture that is taken
-USER = "class"  # who logs in, beyond this machine
-THREADS = 8  # requests that are computed at a time, those of all visitors together
+LARGEST_MB = 25  # size limit of an uploaded picture
+USER = "class"  # login name for visitors on other machines
+THREADS = 8  # requests of all visitors that are computed at a time
 INVITATION = """\
-The page asks for a login: user {user}, password {password}. All must be on this machine's network,
-and its firewall must allow port {port}. The connection is not encrypted."""
+The page asks for a login: user {user}, password {password}. Visitors must be on this machine's
+network, and its firewall must allow port {port}. The connection is not encrypted."""
 
 
 def free_port(port: int, host: str = HOST) -> int:
-    """Return the port, or a free one for 0; an OSError if it, or the host, is not available."""
+    """Return the port, or a free one for 0; OSError if the port or the host is not available."""
     with socket.create_server((host or " ", port)) as probe:
         return probe.getsockname()[1]
 
 
 def _own_address() -> str:
-    """Return the address by which other machines reach this one; nothing is sent to find it."""
+    """Return the address by which other machines reach this one, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # of nobody: RFC 5737
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation: RFC 5737
             return probe.getsockname()[0]
-        except OSError:  # there is no network
+        except OSError:  # no network
             return HOST
 
 
 def is_alone(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
+    """Return whether only this machine can reach a host."""
     return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
 
 
@@ -54,12 +54,12 @@ def load_gradio():
 def launch(blocks, port: int, host: str = HOST, *, browser: bool = False) -> tuple[str, str]:
     """Serve the blocks of a page in the background; return its address and the password of `USER`.
 
-    On this machine alone there is no login, and the password is "".
+    If only this machine can reach the host, there is no login, and the password is "".
     """
     gradio = load_gradio()
     password = "" if is_alone(host) else secrets.token_hex(5)
     fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
-    theme = gradio.themes.Base(**fonts).set(  # other fonts would be fetched
+    theme = gradio.themes.Base(**fonts).set(  # Gradio's default fonts would be downloaded
         block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
     )
     blocks.queue(max_size=200)

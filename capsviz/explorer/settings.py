@@ -1,6 +1,6 @@
-"""What the controls of the page say, and the link that holds it. No Gradio.
+"""Read the values of the page's controls, and encode them in a link. No Gradio.
 
-The values of the controls are a dictionary by the names that stand in a link.
+The values of the controls are a dictionary by their names in a link.
 """
 
 import math
@@ -12,15 +12,16 @@ from capsviz.analyses.view import Warp
 from capsviz.explorer import look
 from capsviz.tracing import INTERVENTIONS
 
-LONGEST = NONE = -1  # of a choice of class: that of the longest capsule; of a type: none
+LONGEST = -1  # choice of a class: that of the longest capsule
+NONE = -1  # choice of a capsule type: none
 ROUTINGS = (
     "as trained",
     *(f"couplings {name}" for name in (*INTERVENTIONS, look.ANOTHER)),
     "one iteration",
 )
-STEP = 0.5  # the largest change of a dimension of a pose
-LARGEST = 100_000  # number of an image
-LETTERS = 12_000  # of a link, at most; a longer one is ignored
+STEP = 0.5  # largest change of a pose dimension
+LARGEST = 100_000  # largest index of an image
+LETTERS = 12_000  # longest link; a longer one is ignored
 
 
 class Control(NamedTuple):
@@ -45,18 +46,18 @@ WARPS = (  # in the order of `Warp`
 
 
 class Settings(NamedTuple):
-    """What the controls say."""
+    """The meaning of the controls' values."""
 
     warp: Warp
     how: look.Intervention
     mapped: int  # class of the map; below 0: that of the longest capsule
-    iteration: int  # of the couplings, from 1
+    iteration: int  # of the displayed couplings, from 1
     capsule: int  # class of the pose; below 0: that of the longest capsule
-    changes: tuple[float, ...]  # (E,) added to that pose
+    changes: tuple[float, ...]  # (E,) added to the pose
 
 
 def read(values: Mapping[str, Any], dimensions: int) -> Settings:
-    """Return the settings that the values of the controls mean, for poses of so many dimensions."""
+    """Convert the values of the controls to settings, for poses with that number of dimensions."""
     routing, donor = values["routing"], (int(values["donor"]), int(values["donor-index"] or 0))
     couplings = routing.removeprefix("couplings ") if routing in ROUTINGS[1:-1] else None
     how = look.Intervention(
@@ -76,10 +77,10 @@ def read(values: Mapping[str, Any], dimensions: int) -> Settings:
 
 
 def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapping) -> str:
-    """Return what follows the `?` of a link: two networks, the image, and what is set.
+    """Return the query of a link: two networks, the image, and the changed controls.
 
-    `origin` is that of the image: {"digit": 2, "index": 0} or {"ink": `images.packed`}. Values of
-    controls are left out if they are `neutral`, as before any touch.
+    `origin` identifies the image: {"digit": 2, "index": 0} or {"ink": `images.packed`}. Controls
+    whose values equal the initial ones in `neutral` are left out.
     """
     parts = {"network": pair[0], "beside": pair[1], **origin}
     for name, value in values.items():
@@ -89,7 +90,7 @@ def query(pair: tuple[str, str], origin: Mapping, values: Mapping, neutral: Mapp
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the parts of a link by name; none of a link that is too long."""
+    """Return the parts of a link by name; {} for a link that is too long."""
     return dict(parse_qsl(text.removeprefix("?"))) if len(text) <= LETTERS else {}
 
 
@@ -118,7 +119,7 @@ def values_of(
 
 
 def number(text: str | float, low: float = 0, high: float = LARGEST, whole: bool = True) -> float:
-    """Return the number in a link or a control; ValueError for another one."""
+    """Parse a number of a link or a control; ValueError if it is out of range or not whole."""
     try:
         value = float(text)
     except ValueError:

@@ -5,9 +5,8 @@
     capsviz.plot.couplings(trace, axes=left)
     capsviz.plot.evidence(trace, axes=right)
 
-Each function draws one image of the trace, takes axes or makes new ones, and returns them. Nothing
-is saved and no style is set. Whole figures, with their numbers and controls, are what the analyses
-draw.
+Each function draws one image of the trace into the given axes or new ones, and returns the axes. It
+saves nothing and sets no style. The analyses draw whole figures, with numbers and controls.
 """
 
 import operator
@@ -28,7 +27,7 @@ from capsviz.tracing.evidence import additive_map, of_image, quantity
 
 __all__ = ["couplings", "evidence", "overlay"]
 
-ROUNDING = 1e-6  # couplings nearer to 1/J are uniform
+ROUNDING = 1e-6  # couplings that deviate less from their mean are uniform
 
 
 def couplings(
@@ -42,21 +41,21 @@ def couplings(
     colorbar: bool = True,
     cmap: str = "cividis",
 ) -> Axes:
-    """Draw the couplings c_ij of one image: rows are classes, columns types of capsules.
+    """Draw the couplings c_ij of one image: rows are classes, columns are capsule types.
 
-    With a grid a column is the mean over the positions of a type; without one, each child has its
-    own. The middle of the colour scale is uniform couplings, the mean of all (1/J where those of a
-    child sum to 1); read the scale's ends first.
+    With a grid, a column is the mean over the positions of a type; without one, each capsule has a
+    column. The middle of the colour scale is the mean of all couplings: uniform couplings, 1/J if
+    those of a capsule sum to 1. Read the ends of the scale first.
 
     Parameters
     ----------
-    trace      of `capsviz.trace`, with its couplings.
-    index      which of its images.
-    iteration  of routing, an index: -1 is the last.
-    classes    their names, J of them; None: those of the trace, or numbers.
-    spread     couplings from the middle of the colour scale to its ends, for several on one scale;
-               None: as far as these reach.
-    axes       to draw into; None: those of a new figure.
+    trace      result of `capsviz.trace`, with couplings.
+    index      which image of the trace.
+    iteration  index of the routing iteration; -1 is the last.
+    classes    J names of the classes; None: those of the trace, or numbers.
+    spread     distance from the middle of the colour scale to its ends, to draw several plots on
+               one scale; None: the largest deviation of these couplings.
+    axes       axes to draw into; None: those of a new figure.
 
     Raises
     ------
@@ -67,7 +66,7 @@ def couplings(
     if trace.links is not None:
         raise ValueError(
             "this layer is local, with couplings for each of its positions: draw trace.couplings "
-            "of the position that you mean"
+            "of one position instead"
         )
     R, N, _, J = whole.shape
     r = _within(iteration, R, "iteration")
@@ -112,23 +111,23 @@ def evidence(
 ) -> Axes:
     """Draw what each position of an image adds to a class capsule, over the outline of the image.
 
-    The map is Σ over types of c_ij (û_ij · v̂_j); over all positions it sums to s_j · v̂_j, the
-    class's whole input, as long as the routing adds no bias. Where the activation is not a length,
-    it is the routing's own exact decomposition of what the activation is read from, and the colour
-    bar says which: of EM routing it sums to the logit less a constant. Axes are in pixels.
-    Compare it with the map of `capsviz.trace(..., couplings="uniform")`: what does routing add?
+    The map is Σ over types of c_ij (û_ij · v̂_j). Its sum over positions is s_j · v̂_j, the whole
+    input of the class, if the routing adds no bias. If the activation is not a length, the map is
+    the routing's own exact decomposition of the activation's input, named at the colour bar. For EM
+    routing, it sums to the logit minus a constant. Axes are in pixels. To see what routing adds,
+    compare it with the map of `capsviz.trace(..., couplings="uniform")`.
 
     Parameters
     ----------
-    trace      of `capsviz.trace`, with votes, couplings and poses.
-    index      which of its images.
-    parent     number of the class, or in a lower layer of the type; None: the most active.
-    position   number of the parent's position, row by row, in a layer whose positions see some
-               children; None: what the parents of all positions get, together.
-    iteration  of routing, an index: -1 is the last.
-    spread     evidence from zero to the ends of the colour scale, for several on one scale; None:
-               as far as this map reaches. Of axes with a map it is `axes.images[-1].norm.vmax`.
-    axes       to draw into; None: those of a new figure.
+    trace      result of `capsviz.trace`, with votes, couplings and poses.
+    index      which image of the trace.
+    parent     index of the class, or of the capsule type in a lower layer; None: the most active.
+    position   index of the parent's position, row by row, in a layer whose positions see only some
+               children; None: the sum over the parents at all positions.
+    iteration  index of the routing iteration; -1 is the last.
+    spread     evidence at the ends of the colour scale, to draw several maps on one scale; None:
+               the largest of this map. Drawn axes have it as `axes.images[-1].norm.vmax`.
+    axes       axes to draw into; None: those of a new figure.
 
     Raises
     ------
@@ -170,22 +169,22 @@ def overlay(
     colorbar: str | None = "",
     cmap: str = "RdBu_r",
 ) -> Axes:
-    """Draw a map over an image and its outline, in one line: `capsviz.overlay(image, map)`.
+    """Draw a map over an image and its outline: `capsviz.overlay(image, map)`.
 
     Parameters
     ----------
     image     (C, H, W) in [0, 1].
     values    (rows, columns) of any size, signed; zero is in the middle of the colour scale.
-    extent    left, right, bottom and top of the map in pixels, as `capsviz.tracing.extent` of a
-              network; None: the whole image.
-    spread    value from zero to the ends of the colour scale; None: as far as the map reaches.
-    axes      to draw into; None: those of a new figure.
-    colorbar  its label; None: no colour bar.
+    extent    left, right, bottom and top of the map in pixels, as from `capsviz.tracing.extent`;
+              None: the whole image.
+    spread    value at the ends of the colour scale; None: the largest of the map.
+    axes      axes to draw into; None: those of a new figure.
+    colorbar  label of the colour bar; None: no colour bar.
 
     Raises
     ------
-    ValueError  for an image or a map with other axes, and images that `capsviz.trace` refuses:
-                uint8, or values beyond 0 to 1.
+    ValueError  for an image or map of other dimensions, and for images that `capsviz.trace`
+                refuses: uint8, or values outside [0, 1].
     """
     pixels, values = np.ascontiguousarray(image), np.asarray(values)
     if pixels.ndim != 3 or values.ndim != 2:
@@ -196,7 +195,7 @@ def overlay(
     check_images(torch.from_numpy(pixels)[None])
     pixels = pixels.astype(np.float32)
     axes, (_, height, width) = _or_new(axes), pixels.shape
-    axes.set_facecolor("white")  # as paper, whatever the style
+    axes.set_facecolor("white")  # in every style
     axes.imshow(picture(pixels), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
     norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
     place: Any = (-0.5, width - 0.5, height - 0.5, -0.5) if extent is None else tuple(extent)
@@ -212,7 +211,7 @@ def overlay(
 
 
 def _or_new(axes: Axes | None) -> Axes:
-    """The axes, or those of a new figure of pyplot."""
+    """Return the axes, or those of a new pyplot figure."""
     if axes is not None:
         return axes
     from matplotlib import pyplot
@@ -221,7 +220,7 @@ def _or_new(axes: Axes | None) -> Axes:
 
 
 def _within(index: int, count: int, what: str) -> int:
-    """A position in a list, counted from its end if negative; IndexError for one outside."""
+    """Return a non-negative index for one that may count from the end; IndexError if outside."""
     place = operator.index(index)
     if not -count <= place < count:
         raise IndexError(f"{what} {index}: expected {-count} to {count - 1}")

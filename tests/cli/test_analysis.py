@@ -1,4 +1,4 @@
-"""The command that is made of an analysis: its options, its choice, what it writes and refuses."""
+"""The command of an analysis: its options, the choice between analyses, its files and errors."""
 
 import json
 
@@ -82,7 +82,7 @@ class Many(Drawn):
 
 @pytest.fixture
 def bright(tmp_path, monkeypatch):
-    """Run the analysis with these options; it is a plug-in in a folder of its own."""
+    """Return a function that runs the analysis as a plug-in, with the given options."""
     (tmp_path / "plugins/analyses").mkdir(parents=True)
     (tmp_path / "plugins/analyses/bright.py").write_text(MODULE)
     monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "plugins"))
@@ -93,7 +93,7 @@ def bright(tmp_path, monkeypatch):
 SMALL = ("--checkpoint", "digits", "--output", "out", "--format", "png")
 
 
-def test_one_image_is_measured_unless_many_are_asked_for(bright, tmp_path):
+def test_one_image_is_measured_unless_n_is_given(bright, tmp_path):
     one = fine(bright(*SMALL, "--digit", 3))
     assert "digits-3-0 has a brightness of 0." in one.stdout
     assert (tmp_path / "out/bright-digits-3-0.json").is_file()
@@ -105,16 +105,16 @@ def test_one_image_is_measured_unless_many_are_asked_for(bright, tmp_path):
     assert about["analysis"] == "bright" and about["options"]["dark"] is True
 
 
-def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
+def test_an_option_that_only_one_analysis_has_chooses_that_analysis(bright, tmp_path):
     done = fine(bright(*SMALL, "--by", "median", "--no-dark", "--names", "a", "--names", "b"))
-    (path,) = tmp_path.glob("out/*.txt")  # what is written beside the numbers
+    (path,) = tmp_path.glob("out/*.txt")  # the extra file
     assert path.read_text() == str(
         {"by": "median", "start": None, "dark": False, "names": ("a", "b")}
     )
     assert f"wrote {path.relative_to(tmp_path)}" in done.stderr
 
 
-def test_json_is_the_result_in_place_of_the_findings(bright):
+def test_json_prints_the_result_instead_of_the_findings(bright):
     done = bright(*SMALL, "--n", 3, "--json")
     assert json.loads(done.stdout)["n"] == 3 and "wrote" in done.stderr
 
@@ -129,7 +129,7 @@ def test_help_has_the_question_its_own_options_first_and_the_common_ones(bright)
     assert "A second line." in bright("--explain").stdout
 
 
-def test_a_parameter_that_nothing_gives_a_value_for_is_named(bright, tmp_path):
+def test_a_parameter_that_is_neither_given_nor_an_option_is_named(bright, tmp_path):
     path = tmp_path / "plugins/analyses/dull.py"
     path.write_text(MODULE.replace("image, picture,", "image, weather,"))
     done = run("dull", *SMALL)

@@ -1,4 +1,4 @@
-"""The command line as a newcomer drives it: right, wrong, and with nothing at hand."""
+"""The command line: help, results, errors, and commands without downloaded data."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ COMMANDS = {name: package for package in PACKAGES for name in discovery.names(pa
 
 @pytest.fixture
 def run(bare, monkeypatch):
-    """And nothing can be fetched."""
+    """Run commands in an empty folder, without network."""
     monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=OSError("no network")))
     return bare
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_and_a_line_that_fits(run, name):
-    """And examples that are taken, each with its time."""
+    """Its examples are valid, and each has its time."""
     line = discovery.summary(COMMANDS[name], name)
     assert 10 < len(line) <= 88 and line.endswith((".", "?"))
     result = run(name.replace("_", "-"), "--help")
@@ -52,7 +52,7 @@ def test_every_command_has_help_and_a_line_that_fits(run, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrite(name):
+def test_a_command_that_draws_figures_has_options_for_venue_rc_font_and_force(name):
     known = {text for one in main.get_command(None, name).params for text in one.opts}
     assert ("--venue" in known) == ("--width" in known)
     assert "--venue" in known or COMMANDS[name] != "capsviz.analyses"
@@ -84,7 +84,7 @@ def test_rotate_writes_gif_figures_and_numbers_of_a_users_picture(blank, run, tm
     assert json.loads(path.with_suffix(".json").read_text())["result"]["label"] is None
 
 
-def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
+def test_classes_with_other_names_are_reported_in_one_line(run, tmp_path):
     for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
         shutil.copy(path, tmp_path)
     card = json.loads((tmp_path / "digits.json").read_text())
@@ -93,9 +93,9 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--dataset", "digits"]
     line, _ = run(*words, "--n", 9).stderr.splitlines()  # and the summary
     assert "trained on classes A, B, C, ..., but the classes of digits are 0, 1, 2, ..." in line
-    said = run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr
-    assert said.startswith("digits test: 9 images (1, 28, 28) of 10 classes (0 0, 1 1, 2 0, ")
-    assert len(said.splitlines()) == 1
+    notice = run("evaluate", *DIGITS, "--dataset", "digits", "--n", 9).stderr
+    assert notice.startswith("digits test: 9 images (1, 28, 28) of 10 classes (0 0, 1 1, 2 0, ")
+    assert len(notice.splitlines()) == 1
 
 
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
@@ -124,7 +124,7 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 
 
-def test_a_reader_that_has_enough_is_no_error():
+def test_a_closed_pipe_is_no_error():
     words = [sys.executable, "-m", "capsviz", "--help"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()
@@ -151,7 +151,7 @@ def test_a_class_is_named_by_name_or_number_and_the_name_counts_first(capsys):
             chosen("--digit", word)
 
 
-def test_of_many_classes_the_worst_are_printed():
+def test_only_the_worst_of_many_classes_are_printed():
     from capsviz.commands.evaluate import _table
 
     names = [f"class {k}" for k in range(200)]
@@ -172,23 +172,23 @@ def test_of_many_classes_the_worst_are_printed():
     assert lines[9].split() == ["class", "30", "75.00%", "of", "4", "class", "31", "1"]
 
 
-def test_a_run_in_which_nothing_was_learned_says_so_with_the_likely_causes(run):
+def test_a_run_in_which_nothing_was_learned_is_reported_with_the_likely_causes(run):
     small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
     trained = fine(run("train", "--dataset", "digits", *small, "--learning-rate", "1e-9"))
     assert "\nbalanced accuracy " in trained.stdout and "the largest class is 10." in trained.stdout
     assert "the margin loss is " in trained.stderr and "reach 0.524: check, in " in trained.stderr
     evaluated = run("evaluate", "--checkpoint", "out")
     assert "\n  balanced     " in evaluated.stdout
-    said, again = (
+    warnings, again = (
         [line for line in done.stderr.splitlines() if line.startswith("WARN")]
         for done in (trained, evaluated)
     )
-    assert said and said == again
+    assert warnings and warnings == again
 
 
 @pytest.fixture
 def odd(embedded, monkeypatch, blank):
-    """The embedded digits told apart as even and odd, and a network for them."""
+    """Use the embedded digits with the classes even and odd, and a network for them."""
     part = embedded("test")
     part = replace(part, labels=part.labels % 2, classes=("even", "odd"), name="parity")
     inputs = Inputs(Foreign(classes=2).eval(), part, None)
@@ -205,14 +205,14 @@ FEW = {
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
+def test_the_last_of_two_classes_is_shown_by_default(odd, name, tmp_path):
     words = [name, *FEW[name], "--format", "svg", "--output", tmp_path]
     fine(command_line.run(*words))
     assert list(tmp_path.glob("*-parity-1-*.json"))
 
 
 @pytest.mark.parametrize("name", [*FEW, "report"])
-def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
+def test_an_unknown_class_is_refused_with_its_option(odd, name, tmp_path):
     words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
     done = command_line.run(*words, "--output", tmp_path / "out")
     assert done.exit_code == 2

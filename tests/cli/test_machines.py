@@ -1,4 +1,4 @@
-"""Machines as people have them: no home, narrow streams, a full disk, an interrupt."""
+"""Difficult machines: no home folder, streams with few characters, a full disk."""
 
 import os
 import resource
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 @contextmanager
 def room_for(size):
-    """No file can grow beyond `size` bytes: the write ends in the middle, as on a full disk."""
+    """Limit files to `size` bytes: larger writes stop in the middle, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -47,7 +47,7 @@ def test_a_figure_is_drawn_without_home_backend_temporary_folder_and_locale(tmp_
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
-def test_a_command_ends_well_if_a_stream_is_closed_and_its_lines_are_not_in_the_other(closed):
+def test_a_command_works_with_a_closed_stream_and_does_not_write_to_the_other_instead(closed):
     words = [sys.executable, "-m", "capsviz", "evaluate", "--checkpoint", "digits", "--n", "20"]
     run_in = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
     done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *words], **run_in)
@@ -56,15 +56,15 @@ def test_a_command_ends_well_if_a_stream_is_closed_and_its_lines_are_not_in_the_
 
 
 @pytest.mark.parametrize("charset", ["cp1252", "gbk"])
-def test_what_a_terminal_cannot_encode_is_a_question_mark(charset):
+def test_a_character_that_a_terminal_cannot_encode_becomes_a_question_mark(charset):
     done = fine(run("routing", "--explain", charset=charset))
-    asked = run("routing", "--explain").stdout.count("?")
-    assert done.stdout_bytes.decode(charset).count("?") > asked
+    own = run("routing", "--explain").stdout.count("?")
+    assert done.stdout_bytes.decode(charset).count("?") > own
     refused = run("evaluate", "--checkpoint", "猫", charset=charset)
     assert refused.exit_code == 2 and "unknown checkpoint '" in refused.stderr
 
 
-def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
+def test_a_home_folder_is_needed_only_for_the_cache(monkeypatch):
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without one
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("CAPSVIZ_DATA", "here")
@@ -78,7 +78,7 @@ def test_a_home_is_needed_for_the_cache_alone(monkeypatch):
     assert done.exit_code == 0 and "embedded 'digits'" in first and "--data-dir" in first
 
 
-def test_a_write_that_ends_in_the_middle_leaves_what_was_there(tmp_path):
+def test_an_interrupted_write_leaves_the_earlier_file(tmp_path):
     files.write_bytes(tmp_path / "a", b"before")
     with room_for(1000), pytest.raises(OSError, match=r"File too large: '.*/a'"):
         files.write_bytes(tmp_path / "a", b"x" * 5000)
@@ -95,7 +95,7 @@ def test_exported_data_and_sheets_are_whole_or_as_before(words):
     assert [(p.name, p.read_bytes()) for p in Path().iterdir()] == [(words[1], whole)]
 
 
-def test_training_on_a_full_disk_ends_in_a_line_and_goes_on_later():
+def test_training_on_a_full_disk_ends_in_one_line_and_can_be_resumed():
     assert run(*TRAIN, "--epochs", 2).exit_code == 0
     with room_for(400_000):  # less than the state
         stopped = run(*TRAIN, "--epochs", 3, "--resume")

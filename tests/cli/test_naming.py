@@ -1,4 +1,4 @@
-"""Names of figures: they hold what made them, and nothing that is there is overwritten."""
+"""Names of figures contain their inputs, and existing files are not overwritten."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(folder):
     return sorted(path.name for path in Path(folder).glob("*.json"))
 
 
-def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(blank, run, tmp_path):
+def test_a_name_contains_the_checkpoint_and_options_that_are_not_defaults(blank, run, tmp_path):
     assert run("rotate", "--checkpoint", "digits", "--digit", 3, *SMALL).exit_code == 0
     assert names("out") == ["rotate-digits-3-0-step-90.json"]
     context = click.Context(main.get_command(None, "rotate"))
@@ -80,7 +80,7 @@ def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
     assert naming.label("nowhere/*") == "unnamed"
 
 
-def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, monkeypatch):
+def test_an_existing_result_is_not_overwritten_and_nothing_is_computed(blank, run, monkeypatch):
     words = ("rotate", "--checkpoint", "digits", *SMALL)
     assert run(*words).exit_code == 0
     before = {path: path.read_bytes() for path in Path("out").iterdir()}
@@ -91,7 +91,7 @@ def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, mo
     assert run(*words[:-1], Path("out").absolute(), "--force").exit_code == 0
 
 
-def test_numbers_of_weights_that_changed_lie_beside_the_earlier_ones(blank, run, tmp_path):
+def test_numbers_of_changed_weights_are_saved_beside_the_earlier_ones(blank, run, tmp_path):
     (tmp_path / "mine.py").write_text("import capsviz\nbuild = lambda: capsviz.load('digits')\n")
     words = ("rotate", "--network", tmp_path / "mine.py:build", "--dataset", "digits", *SMALL)
     assert run(*words).exit_code == 0
@@ -104,7 +104,7 @@ def test_numbers_of_weights_that_changed_lie_beside_the_earlier_ones(blank, run,
     command_line.refused(run(*words), f"{second.stem}.gif exists: add --force to overwrite it")
 
 
-def test_a_name_that_begins_alike_is_another(tmp_path):
+def test_a_name_with_the_same_beginning_is_another(tmp_path):
     (tmp_path / "view-2-angle-20.5.json").write_text("{}")
     (tmp_path / "view-2-angle-20.json.old").write_text("{}")
     naming.refuse_existing(tmp_path / "view-2-angle-20", force=False)
@@ -121,7 +121,7 @@ def test_a_folder_is_tried_before_anything_is_computed(run, monkeypatch):
     assert result.exit_code == 1 and "Not a directory" in result.stderr
 
 
-def test_redraw_overwrites_pictures_with_force_alone(blank, run):
+def test_redraw_overwrites_pictures_only_with_force(blank, run):
     words = ("rotate", "--checkpoint", "digits", *SMALL)
     assert run(*words, "--venue", "icml").exit_code == 0
     (path,) = Path("out").glob("*.json")
@@ -131,7 +131,7 @@ def test_redraw_overwrites_pictures_with_force_alone(blank, run):
     assert run("redraw", path, "--format", "png", "--force", "--width", "single").exit_code == 0
 
 
-def test_settings_and_font_are_drawn_with_and_redrawn_with(run):
+def test_figures_are_drawn_and_redrawn_with_their_settings_and_font(run):
     Path("mine.rc").write_text("# mine\naxes.linewidth: 3\naxes.facecolor: EEEEEE\n")
     words = ("rotate", "--checkpoint", "digits", *SMALL)
     assert run(*words, "--rc", "mine.rc", "--font", "DejaVu Serif").exit_code == 0

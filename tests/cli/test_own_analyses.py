@@ -1,4 +1,4 @@
-"""`capsviz new`: its skeletons work; an analysis of one's own that goes wrong is told in a line."""
+"""The skeletons of `capsviz new` work; errors of user-defined analyses are reported in one line."""
 
 import re
 import runpy
@@ -39,7 +39,7 @@ def mine(tmp_path):
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case):
+def test_a_faulty_analysis_is_reported_in_one_line(plugin, tmp_path, case):
     old, new, words = WRONG[case]
     path = plugin("analyses/mine.py", GOOD.replace(old, new))
     done = mine(tmp_path)
@@ -48,14 +48,14 @@ def test_what_is_wrong_with_an_analysis_is_told_in_a_line(plugin, tmp_path, case
     assert not [*tmp_path.glob("out/*")]
 
 
-def test_what_is_printed_can_be_pasted_though_the_folder_has_a_space(tmp_path):
+def test_printed_commands_can_be_pasted_even_if_the_folder_has_a_space(tmp_path):
     lines = run("new", "dataset", "mine", "--folder", tmp_path / "my plug-ins").stdout.splitlines()
     (words,) = (shlex.split(line) for line in lines if line.startswith("export"))
     assert words[1] == f"CAPSVIZ_PLUGINS={tmp_path / 'my plug-ins'}"
     assert Path(shlex.split(lines[-1])[-1]).is_file()
 
 
-def test_an_analysis_that_was_just_written_is_a_command_and_can_be_ended(plugin, tmp_path):
+def test_a_new_analysis_is_a_command_and_a_command_can_exit_with_a_status(plugin, tmp_path):
     run("new", "analysis", "mine", "--folder", tmp_path)
     discovery._entries.cache_clear()
     done = mine(tmp_path)
@@ -80,18 +80,18 @@ def test_an_analysis_that_draws_without_a_generator_gives_the_same_again(plugin,
 
 
 @pytest.mark.parametrize(
-    ("slip", "said"),
+    ("slip", "message"),
     [
         ("{}['inside']", "KeyError: 'inside'"),
         ("(lengths[:2] + lengths[:3])", "RuntimeError: The size"),
     ],
 )
-def test_an_error_inside_an_analysis_shows_its_traceback(plugin, tmp_path, slip, said):
+def test_an_error_inside_an_analysis_shows_its_traceback(plugin, tmp_path, slip, message):
     path = plugin("analyses/mine.py", GOOD.replace("rows = [", f"rows = {slip}, ["))
     words = [sys.executable, "-m", "capsviz", "mine", "--checkpoint", "digits", "--output", "x"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and f'File "{path}", line ' in done.stderr
-    assert said in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
 
 
 def test_every_skeleton_works_and_its_test_passes(plugin, tmp_path):

@@ -1,4 +1,4 @@
-"""Somebody's own network at the command line: what is wrong with it is one line, exit status 2."""
+"""User-defined networks at the command line: errors are one line, with exit status 2."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def plain():
 
 @pytest.fixture
 def run(bare):
-    """Beside `networks.py` and a picture."""
+    """Run commands in a folder with `networks.py` and a picture."""
     Path("networks.py").write_text(FILE)
     torch.save({"fc.weight": torch.ones(2)}, "other.pt")
     Image.fromarray(data.load("digits", "test").images[3, 0].numpy()).save("seven.png")
@@ -54,7 +54,7 @@ OWN = "--dataset digits --network networks.py"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (f"routing {OWN}:wrapped_five", r"of 5 classes, but digits has \(1, 28, 28\) of 10"),
         (f"routing {OWN}:build --weights other.pt", "missing: .* not the network"),
@@ -63,11 +63,11 @@ OWN = "--dataset digits --network networks.py"
         ("predict seven.png --checkpoint digits --dataset digits", "--dataset: only for a network"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(run, words, said):
+def test_a_wrong_request_is_refused_in_one_line(run, words, message):
     done = run(*words.split())
     assert done.exit_code == 2, (done.output, done.exception)
     assert len(done.stderr.strip().splitlines()) == 1
-    assert re.search(said, done.stderr), done.stderr
+    assert re.search(message, done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep --n 10", "predict seven.png"])
@@ -76,7 +76,7 @@ def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
     assert done.exit_code == 0, done.output
 
 
-def test_classes_are_numbered_as_the_network_says_and_it_is_asked_to_where_two_orders_differ(run):
+def test_the_card_sets_the_order_of_classes_and_without_it_different_orders_are_reported(run):
     names = sorted(map(str, range(1, 13)))  # as torchvision's ImageFolder has them
     for name in names:
         for split in data.SPLITS:
@@ -96,8 +96,8 @@ class Net(nn.Module):
         place = torch.tensor([{names}.index(str(int(k))) for k in grey.clamp(1, 12)])
         return nn.functional.one_hot(place, 12) * 0.9 * self.one + 0.05
 
-def silent(**said):
-    return capsviz.wrap(Net(), (1, 28, 28), 12, couplings=None, **said)
+def silent(**options):
+    return capsviz.wrap(Net(), (1, 28, 28), 12, couplings=None, **options)
 
 def telling():
     return silent(card={{"dataset": {{"name": "folder", "classes": {names}}}}})
@@ -110,7 +110,7 @@ def telling():
     assert "... 2, 3, 4, 5, ... where torchvision's ImageFolder has ... 10, 11," in result.stderr
 
 
-def test_images_that_are_left_out_for_a_training_are_counted_with_what_takes_them(run):
+def test_images_that_training_uses_are_left_out_and_counted(run):
     for path in (Path("pictures", str(k // 5), f"{k}.png") for k in range(50)):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (28, 28), int(path.stem)).save(path)
@@ -123,7 +123,7 @@ def test_images_that_are_left_out_for_a_training_are_counted_with_what_takes_the
     assert "on 50 images of all test" in result.stdout and "left out" not in result.stderr
 
 
-def test_options_of_the_data_are_taken_for_a_network_of_ones_own(run):
+def test_options_of_the_data_apply_to_a_user_defined_network(run):
     draw = np.random.default_rng(0)
     pictures = {"one": draw.integers(0, 255, (60, 28, 28)), "other": np.zeros((60, 28, 28), int)}
     np.savez("x.npz", **pictures, y=np.arange(60) % 10)
@@ -152,7 +152,7 @@ def test_a_test_folder_may_lack_a_class(run):
     assert [sum(row) for row in json.loads(done.stdout)["confusion"]] == [0, 1, 1], done.stderr
 
 
-def test_predict_takes_somebodys_own_network(run):
+def test_predict_takes_a_user_defined_network(run):
     own = ("--network", "networks.py:build", "--dataset", "digits")
     done = run("predict", "seven.png", *own, "--json", "--save-figure", "steps.png")
     assert done.exit_code == 0, done.output
@@ -164,12 +164,14 @@ def test_predict_takes_somebodys_own_network(run):
     assert about["result"]["network"] == "networks-build"
 
 
-def test_what_is_noted_of_a_network_is_a_warning_in_the_record_not_uniform(blank, run):
+def test_notes_on_a_network_are_warnings_and_stored_and_couplings_are_not_called_uniform(
+    blank, run
+):
     done = run(*f"routing {OWN}:over_children --format png".split())
     assert done.exit_code == 0, done.output
-    said = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"
-    assert f"WARN the network 'networks-over_children': {said}" in done.stderr
+    note = "couplings of a child sum to 0.998 to 1.25 over parents, expected 1"
+    assert f"WARN the network 'networks-over_children': {note}" in done.stderr
     assert "sum to 1.11 over parents on average, not to 1, and all" in done.stdout
     assert "close to uniform" not in done.stdout and "WARN" not in done.stdout
     (path,) = Path("runs/figures").glob("*.json")
-    assert said in json.loads(path.read_text())["provenance"]["notes"][0]
+    assert note in json.loads(path.read_text())["provenance"]["notes"][0]

@@ -1,4 +1,4 @@
-"""`capsviz robustness`: the numbers of four commands in one table, each measured once."""
+"""`capsviz robustness` collects the numbers of four commands in one table, each measured once."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def identity(command, words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The pictures of the four commands, drawn elsewhere, are empty; that of the table is not."""
+    """Run the command once; the pictures of the four commands, tested elsewhere, are empty."""
     place = tmp_path_factory.mktemp("robustness")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "draw", empty_page)
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folder):
+def test_the_table_has_the_numbers_of_the_commands_and_does_not_rerun_them(folder):
     names = ("affine", "sweep", "corrupt", "attack")
     paths = [path for name in names for path in folder.glob(f"{name}-*.json")]
     before = [path.stat().st_mtime_ns for path in paths]
@@ -51,7 +51,7 @@ def test_the_table_has_the_numbers_of_the_commands_which_are_not_run_again(folde
 
 
 @pytest.mark.parametrize("command", ["affine", "figures"])
-def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, monkeypatch, command):
+def test_numbers_of_a_changed_network_or_changed_data_are_not_kept(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     (tmp_path / "models/layers").mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_numbers_of_a_network_or_of_data_that_changed_are_not_kept(tmp_path, mon
 
 
 @pytest.mark.parametrize("words", ["--seeds-of ~/runs/x-*", "--checkpoint {}/runs/x-[1]"])
-def test_weights_that_changed_are_noticed_however_they_are_named(tmp_path, monkeypatch, words):
+def test_changed_weights_are_noticed_however_they_are_named(tmp_path, monkeypatch, words):
     monkeypatch.setenv("HOME", str(tmp_path))
     weights = tmp_path / "runs/x-[1]/x.safetensors"
     weights.parent.mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_shipped_weights_of_another_version_are_noticed(monkeypatch, words):
     assert identity("affine", words) != known
 
 
-def test_data_that_are_downloaded_on_the_way_are_no_error(tmp_path, monkeypatch):
+def test_data_that_are_downloaded_meanwhile_are_no_error(tmp_path, monkeypatch):
     load = data.load
 
     def downloaded(*given, **options):
@@ -102,7 +102,7 @@ def test_data_that_are_downloaded_on_the_way_are_no_error(tmp_path, monkeypatch)
     assert done.exit_code == 0 and "digits-uniform" in done.stdout, done.exception
 
 
-def test_a_figure_set_of_a_network_that_changed_is_refused(blank, tmp_path, monkeypatch):
+def test_a_figure_set_of_a_changed_network_is_refused(blank, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     words = ("figures", "--network", "mine.py:build", "--dataset", "digits", "--only", "rotate")
@@ -112,7 +112,7 @@ def test_a_figure_set_of_a_network_that_changed_is_refused(blank, tmp_path, monk
     refused(run(*words, "--n", 4, "--output", "x"), "network files differ", "delete that folder")
 
 
-def test_your_own_network_has_a_row_and_a_slip_is_one_line(blank, tmp_path, monkeypatch):
+def test_a_user_defined_network_has_a_row_and_a_typo_is_one_line(blank, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(OWN)
     words = ("--network", "mine.py:build", "--dataset", "digits", "--n", 2, *SMALL[2:])

@@ -1,4 +1,4 @@
-"""Several training runs of one recipe at the command line: one statistic, or one line why not."""
+"""Several training runs of one recipe at the command line give one statistic, or one error line."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from capsviz.inputs.runs import check
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Three finished runs x-0 to x-2, and a log file beside them."""
+    """Train three runs x-0 to x-2, with a log file beside them."""
     with torch.random.fork_rng():
         for seed in range(3):
             train(tmp_path / f"runs/x-{seed}", seed)
@@ -50,7 +50,7 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
     assert OverPairs().findings(whole) in done.stdout
 
 
-def test_where_networks_are_compared_the_runs_stand_for_the_first(blank, runs):
+def test_in_a_comparison_of_networks_the_runs_are_the_first_network(blank, runs):
     words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
     done = fine(run("sweep", "--seeds-of", "runs/x-*", "--checkpoint", "digits", *words))
     assert "3 training runs of x" in done.stdout and "one run of each other" in done.stdout
@@ -76,7 +76,7 @@ def test_runs_of_two_recipes_are_compared_in_pairs_of_equal_seed(blank, runs):
     refused(run("attack", *words, "--seeds-of", "runs/y-1"), "'runs/y-1' is one run")
 
 
-def test_what_are_not_finished_runs_of_one_recipe_is_refused_in_a_line(runs):
+def test_anything_but_finished_runs_of_one_recipe_is_refused_in_one_line(runs):
     every = ["--seeds-of", "runs/x-*"]
     refused(transplant("--seeds-of", "runs/none-*"), "'runs/none-*' matches no training run")
     refused(transplant("--seeds-of", "runs/*.log"), "matches no training run")
@@ -110,7 +110,7 @@ def test_the_accuracy_of_several_runs_is_their_mean(runs):
     assert np.isclose(about["accuracy"]["value"], sum(each) / 3)
 
 
-def test_an_older_card_has_todays_defaults_where_it_names_nothing(runs):
+def test_fields_that_an_older_card_lacks_have_their_default(runs):
     cards = {k: checkpoint.read_card(runs / f"x-{k}/small.safetensors") for k in range(2)}
     del cards[1]["model"]["config"]["leaky"]
     check(cards)

@@ -1,4 +1,4 @@
-"""The series: stopping at the target, going on after a kill, what a result says; its numbers."""
+"""The affNIST protocol: stopping at the target, resuming after a kill, results and transforms."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from capsviz.nn import models
 
 @pytest.fixture
 def little(monkeypatch, request):
-    """Digits in the place of MNIST, and a network that trains in a second."""
+    """Use `digits` instead of MNIST, and networks that train in a second."""
     load = data.load
 
     def smaller(name, split, root=None, **options):
@@ -58,7 +58,7 @@ def test_training_stops_at_the_first_check_that_reaches_the_target(little, tmp_p
     assert found["held_out"]["accuracy"] >= 0.01
 
 
-def test_averaged_weights_are_those_that_are_matched_and_scored(little, tmp_path):
+def test_matched_and_scored_weights_are_the_averaged_ones(little, tmp_path):
     kept = {}
     for name, ema in (("plain", None), ("hardly", 1e-9), ("averaged", 0.9)):
         run("resnet", 0, plan(tmp_path / name, ema=ema, batch_size=16, epochs=1))
@@ -75,7 +75,7 @@ def test_averaged_weights_are_those_that_are_matched_and_scored(little, tmp_path
         assert not torch.equal(kept["averaged"][key], value)
 
 
-def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path):
+def test_a_full_series_has_both_results_and_repeats_neither(little, tmp_path):
     run("resnet", 1, plan(tmp_path))
     paths = [result_path(tmp_path, "resnet", 1, s) for s in generalisation.STATES]
     before = [path.read_bytes() for path in paths]
@@ -87,13 +87,13 @@ def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path
     assert json.loads(before[1])["training"]["epoch"] == 2
 
 
-def test_a_run_that_is_killed_at_any_of_its_writes_goes_on_to_the_same_end(
+def test_a_run_that_is_killed_at_any_of_its_writes_resumes_to_the_same_results(
     little, tmp_path, monkeypatch
 ):
     replace, written = os.replace, []
 
     def lasting(folder):
-        """Names and contents of what a run leaves, without times."""
+        """Return the paths that a run writes, and its results without times."""
         paths = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
         results = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
         scored = {name: (one["test"], one["affnist_like"]) for name, one in results.items()}
@@ -124,7 +124,7 @@ def test_a_run_that_is_killed_at_any_of_its_writes_goes_on_to_the_same_end(
         assert lasting(folder) == lasting(tmp_path / "whole"), writes[number - 1]
 
 
-def test_a_target_that_is_never_reached_is_said_and_leaves_no_match(little, tmp_path):
+def test_a_target_that_is_never_reached_is_reported_and_leaves_no_match(little, tmp_path):
     lines = []
     run("resnet", 0, plan(tmp_path, target=0.999), report=lines.append)
     assert any("99.90% was not reached in 2 epochs" in line for line in lines)
@@ -132,7 +132,7 @@ def test_a_target_that_is_never_reached_is_said_and_leaves_no_match(little, tmp_
     assert result_path(tmp_path, "resnet", 0, "full").exists()
 
 
-def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path):
+def test_results_with_other_terms_are_refused(little, tmp_path):
     run("resnet", 0, plan(tmp_path))
     for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}, {"ema": 0.9}):
         with pytest.raises(ValueError, match=f"made with {next(iter(other))}.*another --folder"):
@@ -141,7 +141,7 @@ def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path
         run("resnet", 0, plan(tmp_path, epochs=1))
 
 
-def test_a_run_that_was_begun_on_other_terms_is_not_taken_for_what_is_asked(little, tmp_path):
+def test_a_run_that_was_begun_with_other_terms_is_refused(little, tmp_path):
     unreached = plan(tmp_path, target=0.999, full=False, epochs=1)
     run("resnet", 0, unreached)
     terms = tmp_path / "runs" / "resnet-0" / "terms.json"
@@ -193,7 +193,7 @@ def digits_for_mnist(monkeypatch):
     return digits
 
 
-def test_numbers_are_those_of_the_images_variant_after_variant(digits_for_mnist):
+def test_drawn_transforms_are_those_of_the_images_variant_by_variant(digits_for_mnist):
     drawn = generalisation.draw_transforms(50)
     for variant, part in ((0, slice(0, 30)), (1, slice(30, 50))):
         own = affnist_like.make(digits_for_mnist, variant)[1]
@@ -201,13 +201,13 @@ def test_numbers_are_those_of_the_images_variant_after_variant(digits_for_mnist)
             np.testing.assert_allclose(drawn[name][part], values[: len(drawn[name][part])])
 
 
-def test_more_than_is_shipped_is_drawn(digits_for_mnist):
+def test_transforms_are_drawn_if_more_are_needed_than_are_shipped(digits_for_mnist):
     np.testing.assert_array_equal(
         generalisation.transforms(10_001)["shear"][:7], generalisation.draw_transforms(7)["shear"]
     )
 
 
-def test_the_shipped_numbers_are_those_that_mnist_gives(mnist_root):
+def test_the_shipped_transforms_equal_those_drawn_from_mnist(mnist_root):
     shipped = generalisation.transforms(10_000)
     drawn = generalisation.draw_transforms(10_000, mnist_root)
     for name in affnist_like.Transforms._fields:

@@ -1,4 +1,4 @@
-"""Attacks: they stay in the ball, reach what is known exactly, and leave the network as it was."""
+"""Attacks stay in the ball, reach known optima, and leave the network as it was."""
 
 import math
 
@@ -86,7 +86,7 @@ def test_an_image_is_attacked_the_same_in_any_piece_from_its_own_start(attack, t
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("loss", ["apgd-ce", "apgd-dlr"])
 def test_apgd_fools_a_linear_network_exactly_where_that_can_be_done(loss, norm):
-    """The least change is the margin over the dual norm of the difference of two rows."""
+    """The smallest change is the margin divided by the dual norm of the difference of two rows."""
     draw = torch.Generator().manual_seed(1)
     model = Linear(torch.randn(4, 36, generator=draw))
     images = 0.5 + 0.02 * torch.randn(200, 1, 6, 6, generator=draw)  # far from black and white
@@ -107,7 +107,7 @@ def test_apgd_fools_a_linear_network_exactly_where_that_can_be_done(loss, norm):
 
 
 def test_apgd_follows_algorithm_1(tiny, tiny_images):
-    """Croce & Hein 2020, literally, one image at a time, with the authors' windows."""
+    """Compare with a literal transcription of Croce & Hein 2020, with the authors' windows."""
     model, eps, steps = tiny.double(), 0.3, 20
     images = tiny_images.double()
     labels = torch.tensor([0] * 8)
@@ -156,7 +156,7 @@ def test_apgd_follows_algorithm_1(tiny, tiny_images):
     ("loss", "ball", "survivors"), [("apgd-dlr", Ball(0.1), 32), ("apgd-ce", Ball(1.5, "l2"), 19)]
 )
 def test_as_many_images_survive_as_under_the_authors_code(trained, loss, ball, survivors):
-    """What fra31/auto-attack at a392200 left of 60 images, from the same starts."""
+    """`survivors` of 60 images were measured with fra31/auto-attack at a392200, same starts."""
     part = data.load("digits", "test").sample(60)
     found = by_apgd(trained, to_float(part.images), part.labels, ball, loss=loss, steps=30)
     assert abs(int((~found.done).sum()) - survivors) <= 1

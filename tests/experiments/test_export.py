@@ -1,6 +1,7 @@
-"""Exported networks compute what the network computes, for any batch size; folders as on hubs."""
+"""Exported networks compute the same as the network for any batch size; folders can be loaded."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def build(name="dynamic", **options):
 
 
 class AnyBatch(zoo.Base):
-    """Its code names no batch size, as `torch.export` needs it."""
+    """A network whose code contains no batch size, as `torch.export` requires."""
 
     def forward(self, x):
         u = self.conv(x).unflatten(1, (zoo.TYPES, zoo.D)).movedim(2, -1).flatten(1, 3)
@@ -67,7 +68,7 @@ def test_an_onnx_file_is_the_network(images, tmp_path):
     torch.testing.assert_close(torch.from_numpy(values[0]), expected, atol=1e-5, rtol=0)
 
 
-def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, monkeypatch):
+def test_a_failed_export_is_reported_and_leaves_no_file(images, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no reconstruction: leave it out"):
         export.to_file(build(reconstruction_weight=0), images, ("reconstruction",),
                        tmp_path / "a.pt2", onnx=False)  # fmt: skip
@@ -87,6 +88,17 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(images, tmp_path, mo
     monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install onnx onnxscript"):
         export.to_file(Loud(), images, ("lengths",), tmp_path / "a.onnx", onnx=True)
+
+
+def test_an_output_that_the_file_gives_as_nan_is_reported(images, tmp_path, monkeypatch):
+    def halves(x):
+        return x, x * (torch.nan if torch.compiler.is_exporting() else 1)
+
+    step = export.Step(torch.nn.Identity(), halves, ("same", "nan"))
+    assert math.isnan(export.write(step, (images,), tmp_path / "a.pt2", onnx=False))
+    apart = iter([0.0, math.nan, 0.0, 0.0])
+    monkeypatch.setattr(export, "write", lambda *given, **how: next(apart))
+    assert math.isnan(export.to_steps(build(), images, tmp_path)[1])
 
 
 def test_a_folder_is_opened_again(tmp_path, images):
@@ -167,14 +179,14 @@ def test_a_network_comes_back_to_the_bit(images, tmp_path):
         (lambda path: models.build("resnet", (1, 28, 28), 10).save_pretrained(path), "a ResNet"),
     ],
 )
-def test_what_is_no_such_folder_is_refused_in_words(change, words, tmp_path):
+def test_other_folders_are_refused_with_a_reason(change, words, tmp_path):
     build().save_pretrained(tmp_path)
     change(tmp_path)
     with pytest.raises(ValueError, match=words):
         CapsNet.from_pretrained(tmp_path)
 
 
-def test_a_repository_that_cannot_be_had_is_said(monkeypatch):
+def test_a_repository_that_cannot_be_downloaded_is_reported(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match="somebody/nothing is not a folder"):
         CapsNet.from_pretrained("somebody/nothing", local_files_only=True)

@@ -1,4 +1,4 @@
-"""Decoders from primary capsules: what they are given, what training touches, and their files."""
+"""Decoders from primary capsules: their inputs, their training, and their files."""
 
 import json
 
@@ -17,7 +17,7 @@ NETWORK = {"name": "net", "weights": {"file": "net.safetensors", "sha256": "ab" 
 
 
 def blobs(n, shape=(1, 21, 19)):
-    """A data set of one bright square each, somewhere."""
+    """Return a data set of images with one bright square at a random position."""
     generator = torch.Generator().manual_seed(n)
     images = torch.zeros(n, *shape, dtype=torch.uint8)
     for image in images:
@@ -125,7 +125,7 @@ def test_decoders_come_back_exactly_with_their_card(tmp_path, decoders, generato
     assert card["provenance"]["weights_sha256"] == "ab" * 32
 
 
-def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders):
+def test_a_file_that_is_no_decoder_is_refused_with_the_command_that_makes_one(tmp_path, decoders):
     path = tmp_path / "net.primary.safetensors"
     advice = "capsviz primary-train --checkpoint net"
     with pytest.raises(ValueError, match=f"there is no primary-capsule decoder .*{advice}"):

@@ -1,4 +1,4 @@
-"""Published tables: their runs, an interrupted series, what the rows say; findings' commands."""
+"""Published tables: their runs, interrupted series, rows; and the commands of findings."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def table(monkeypatch):
 
 
 def card(error, *, n=1000, sse=5.0, **more):
-    """What a run leaves, as far as tables read it."""
+    """Return the part of a run's card that tables read."""
     test = {
         "n": n,
         "error_percent": error,
@@ -73,7 +73,7 @@ def card(error, *, n=1000, sse=5.0, **more):
 
 
 def write(folder, name, seed, results):
-    """Lay a card down as the result of the row of that name."""
+    """Write a card as the result of the row with that name."""
     (whole,) = (asdict(cell.recipe) for cell in cells() if cell.run == name)
     results = {**results, "recipe": {**whole, **results["recipe"], "seed": seed}}
     path = reproduce.result_path(
@@ -106,15 +106,15 @@ def test_runs_of_one_name_are_one_run_in_all_tables():
     assert len({str(recipe) for recipe in named.values()}) == len(named)
 
 
-def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
+def test_a_series_trains_missing_runs_and_none_twice(table, tmp_path):
     plan = reproduce.Plan(tmp_path, **PLAN)
     reproduce.run("any", 1, plan)
     first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("1-epochs/*.json")}
     assert {path.name for path in first} == {"with-0.json", "without-0.json"}
     (tmp_path / "1-epochs/without-0.json").unlink()
-    said = []
-    reproduce.run("any", 2, plan, report=said.append)
-    made = [line.partition(":")[0] for line in said if "test error" in line]
+    lines = []
+    reproduce.run("any", 2, plan, report=lines.append)
+    made = [line.partition(":")[0] for line in lines if "test error" in line]
     assert made == ["without-0", "with-1", "without-1"]
     kept = tmp_path / "1-epochs/with-0.json"
     assert kept.stat().st_mtime_ns == first[kept]
@@ -125,7 +125,7 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert "1 epoch of 40 training images" in caption
 
 
-def test_a_result_is_of_the_length_and_the_seed_that_its_place_says(table, tmp_path):
+def test_a_result_must_have_the_length_and_seed_of_its_path(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
     kept = tmp_path / "1-epochs/with-0.json"
     for other in ("1-epochs/with-4.json", "7-epochs/with-0.json"):
@@ -137,8 +137,8 @@ def test_a_result_is_of_the_length_and_the_seed_that_its_place_says(table, tmp_p
         path.unlink()
 
 
-def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
-    """Ctrl-C after the first epoch of the first run: nothing that is finished is made again."""
+def test_an_interrupted_series_resumes_its_unfinished_run(table, tmp_path, monkeypatch):
+    """After Ctrl-C at the end of the first epoch, that epoch is not repeated."""
     words = ["any", "--epochs", "2", "--seeds", "1", "--limit", "40", "--precision", "fp32"]
     fit = pipeline.fit
 
@@ -223,9 +223,7 @@ def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
         reproduce.gather("any", tmp_path)
 
 
-def test_runs_of_a_plugin_that_has_changed_since_are_not_taken_for_runs_of_this_one(
-    table, plugin, tmp_path, monkeypatch
-):
+def test_runs_of_an_earlier_version_of_a_plugin_are_refused(table, plugin, tmp_path, monkeypatch):
     text = "from capsviz.nn.routing.dynamic import route\n"
     path = plugin("routing/mine.py", text)
     recipe = Recipe(dataset="digits", options={**TINY, "routing": "mine"})
@@ -252,9 +250,7 @@ def test_runs_of_a_plugin_that_has_changed_since_are_not_taken_for_runs_of_this_
         replicates.check(runs)
 
 
-def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_for(
-    table, tmp_path
-):
+def test_the_longest_of_the_fullest_series_is_gathered_unless_epochs_are_given(table, tmp_path):
     def errors(**options):
         return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options).rows]
 
@@ -280,7 +276,7 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 
-def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):
+def test_missing_data_are_reported_and_other_rows_are_trained(table, tmp_path, monkeypatch):
     load = reproduce.load_split
 
     def without_digits(recipe, split, root):
@@ -291,9 +287,9 @@ def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_pa
     monkeypatch.setattr(reproduce, "load_split", without_digits)
     absent = reproductions.Cell("svhn", ("svhn",), Recipe(dataset="svhn", options=TINY))
     table.cells = lambda: [absent, *cells()[:1]]
-    said = []
-    reproduce.run("any", 2, reproduce.Plan(tmp_path, **PLAN), report=said.append)
-    assert said.count("svhn: not run, svhn belongs there") == 1
+    lines = []
+    reproduce.run("any", 2, reproduce.Plan(tmp_path, **PLAN), report=lines.append)
+    assert lines.count("svhn: not run, svhn belongs there") == 1
     assert (tmp_path / "1-epochs/with-1.json").exists()
     table.cells = lambda: [absent]
     with pytest.raises(FileNotFoundError, match="svhn belongs there"):
@@ -360,19 +356,19 @@ def test_a_finding_is_measured_from_folders_that_are_there(monkeypatch, tmp_path
     assert len(places) > 9 and all(place.is_dir() for place in places)
 
 
-def test_a_finding_is_measured_and_says_which_trainings_are_left(monkeypatch, tmp_path):
-    asked = []
+def test_a_finding_is_measured_and_its_remaining_trainings_are_listed(monkeypatch, tmp_path):
+    called = []
 
     def run_one(command):
-        asked.append(command[3:])
+        called.append(command[3:])
         return SimpleNamespace(returncode=int("dose" in command))
 
     monkeypatch.setattr(command, "subprocess", SimpleNamespace(run=run_one))
     done = run("1", "--folder", tmp_path)
-    assert ["transplant", "--n", "1000", "--output", str(tmp_path), "--force"] in asked
-    assert len(asked) == len(reproduced.FINDINGS[0].measured)
+    assert ["transplant", "--n", "1000", "--output", str(tmp_path), "--force"] in called
+    assert len(called) == len(reproduced.FINDINGS[0].measured)
     assert "capsviz train mnist-2-iterations-10-epochs --seed S" in done.stdout
     assert "--seeds-of 'runs/mnist-2-iterations-10-epochs-*' --n 1000\n" in done.stdout
     assert done.exit_code == 1 and "3 of 6 commands failed" in done.stderr
     shown = run("5", "--show")
-    assert shown.exit_code == 0 and len(asked) == 6 and "mnist-slim-pooled" in shown.stdout
+    assert shown.exit_code == 0 and len(called) == 6 and "mnist-slim-pooled" in shown.stdout

@@ -1,4 +1,4 @@
-"""One table filled by several processes, as a scheduler would start them."""
+"""Several processes fill one table, as a scheduler would start them."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ def cells():
 
 
 def reproduced(plugins, *words):
-    """The command, which finds the table among these plugins."""
+    """Run the command with the table in these plug-ins."""
     os.environ["CAPSVIZ_PLUGINS"] = str(plugins)
     capsviz("reproduce", "tiny", *words)
 

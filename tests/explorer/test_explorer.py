@@ -1,4 +1,4 @@
-"""What the explorer computes, draws and keeps in a link, without a browser."""
+"""The explorer's computations, drawings and links, without a browser."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chosen(**values):
 
 @pytest.fixture
 def strong():
-    """A small network whose couplings are far from uniform, with the card that a page needs."""
+    """Return a small network with couplings far from uniform, and the card that a page needs."""
     model = build_strong()
     model.card = {"name": "strong"}
     return model
@@ -68,12 +68,12 @@ def uri(picture):
 
 
 def pixels_of(html):
-    """The images in a piece of HTML, as arrays."""
+    """Return the images in a piece of HTML, as arrays."""
     texts = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in texts]
 
 
-def test_a_look_is_what_a_trace_shows(strong, tiny_images):
+def test_a_look_equals_a_trace(strong, tiny_images):
     seen = look.look(strong, tiny_images[:1])
     expected = tracing.trace(strong, tiny_images[:1])
     np.testing.assert_allclose(seen.lengths, expected.lengths[0], rtol=1e-5)
@@ -133,7 +133,7 @@ def test_types_of_a_layer_below_the_one_that_is_shown_cannot_be_switched_off(dig
         look.look(model, digits[0][:1], look.Intervention(off=0))
 
 
-def test_capsules_without_positions_have_a_line_in_place_of_a_map(tiny_images):
+def test_capsules_without_positions_have_a_heat_map_by_capsule(tiny_images):
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
     seen = look.look(model, tiny_images[:1])
@@ -171,8 +171,8 @@ def test_an_image_goes_through_a_link_unchanged(shape, generator):
 
 
 def png_header(*size):
-    """The beginning of a PNG of so many pixels."""
-    (chunk,) = [b"IHDR" + struct.pack(">IIBBBBB", *size, 8, 0, 0, 0, 0)]
+    """Return the beginning of a PNG of the given size."""
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", *size, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n\0\0\0\r" + chunk + struct.pack(">I", zlib.crc32(chunk))
 
 
@@ -210,7 +210,7 @@ def test_settings_are_read_from_the_controls_by_name():
     assert chosen().how == look.AS_TRAINED
 
 
-def test_a_link_says_what_is_set_and_gives_it_back():
+def test_a_link_encodes_the_changed_controls_and_is_decoded_to_them():
     values = NEUTRAL | {"angle": -30, "scale": 1.25, "routing": "couplings uniform", "off": 1,
                         "iteration": 1, "donor-index": 7, "d0": 0.25, "d2": -0.5}  # fmt: skip
     parts = settings.parse("?" + settings.query(("one", "two"), {"case": "x"}, values, NEUTRAL))
@@ -295,7 +295,7 @@ def test_every_intervention_is_offered_and_explained_and_leaves_ticks(networks):
     assert len(texts) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
 
 
-def test_the_scores_of_each_network_are_called_what_they_are(networks, digits):
+def test_the_scores_of_each_network_have_their_own_name(networks, digits):
     other = replace(networks, other=checkpoint.load("digits-em"))
     how = chosen()
     seen = panels.find(networks, networks.test_image(1, 0), how)
@@ -309,13 +309,15 @@ def test_one_iteration_is_uniform_couplings_where_routing_starts_uniform(digits)
 
 
 def saved(analysis, networks, sample, how):
-    """The result in the one JSON file that was written, what is beside it, and all endings."""
+    """Save a figure; return its result, the facts about it, the JSON path, and all endings."""
     paths = files.save(analysis, networks, sample, how)
     (numbers,) = (path for path in paths if path.suffix == ".json")
     return *results.read_result(numbers), numbers, sorted({path.suffix for path in paths})
 
 
-def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path, monkeypatch):
+def test_the_files_contain_the_state_of_the_page_and_can_be_redrawn(
+    networks, tmp_path, monkeypatch
+):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     sample = images.Sample(networks.test_image(2, 0), 2, "drawing")
     how = chosen(routing="couplings uniform", off=0, pose=1, d0=0.1, d5=-0.3)
@@ -331,7 +333,7 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     command_line.fine(command_line.run("redraw", made, "--force", "--format", "png"))
 
 
-def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch):
+def test_the_captions_of_routing_name_the_changes(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr(results, "draw", empty_page)
     how = chosen(off=1, routing="one iteration")
@@ -413,7 +415,7 @@ def test_user_defined_networks_come_first_and_may_be_two_and_take_options_alone(
         choices.open_choice("digits", dataset="digits")
 
 
-def test_figures_of_own_data_find_the_other_splits_where_the_data_are(tmp_path):
+def test_figures_of_own_data_find_the_other_splits_in_the_same_file(tmp_path):
     pixels, labels = np.zeros((40, 28, 28), np.uint8), np.arange(40) % 10
     pixels[:, 5:9] = np.arange(40)[:, None, None]
     splits = {f"{split}_images": pixels for split in ("train", "val", "test")}
@@ -428,10 +430,10 @@ def test_figures_of_own_data_find_the_other_splits_where_the_data_are(tmp_path):
 
 @pytest.fixture(scope="module")
 def page():
-    """A page of the embedded digits that nobody serves."""
+    """Return a page of the embedded digits, without serving it."""
     pages = pytest.importorskip("capsviz.explorer.page", reason="the page needs Gradio")
 
-    async def build():  # inside a loop that ends: Gradio leaves one of its own open
+    async def build():  # in an event loop that is closed: Gradio would leave its own open
         return pages.Page(choices.open_choice("digits", "digits"))
 
     return asyncio.run(build())
@@ -462,7 +464,7 @@ def arrive(page, text):
     return page.arrive(given | {page.address: text, page.sample: None})
 
 
-def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting(page):
+def test_a_missing_donor_is_reported_and_all_panels_show_routing_as_trained(page):
     on, message = page.on, "got 999"
     sample = page.test_image(page.choice.pair("digits", "digits"), 4, 2)
     absent = {"routing": f"couplings {look.ANOTHER}", "donor-index": 999}
@@ -487,13 +489,13 @@ def test_a_donor_that_does_not_exist_leaves_no_panel_of_another_image_or_setting
         ("?digit=abc", ["expected a whole number from 0 to 100000, got abc"]),
     ],
 )
-def test_a_link_says_what_is_wrong_with_it(page, link, expected):
+def test_errors_in_a_link_are_reported(page, link, expected):
     arrived = arrive(page, link)
     status = arrived[page.on.status]
     assert all(text in status for text in expected) and bool(status) == bool(expected)
 
 
-def test_what_cannot_be_opened_or_served_is_named_in_one_line(monkeypatch):
+def test_a_network_or_address_that_is_not_available_is_named_in_one_line(monkeypatch):
     monkeypatch.setattr(serve, "load_gradio", lambda: None)
 
     def refused(*words, network="digits"):
@@ -518,16 +520,16 @@ def test_the_address_for_a_class_comes_with_its_login(monkeypatch):
     blocks = SimpleNamespace(block_thread=lambda: None)
     page = SimpleNamespace(Page=lambda choice: SimpleNamespace(blocks=blocks))
     monkeypatch.setitem(sys.modules, "capsviz.explorer.page", page)
-    for password, said in (("", ""), ("abc", f"{serve.INVITATION}\n")):
+    for password, invitation in (("", ""), ("abc", f"{serve.INVITATION}\n")):
         answers = {"load_gradio": 0, "launch": ("LINK", password), "free_port": 7}
         for name, result in answers.items():
             monkeypatch.setattr(serve, name, lambda *more, result=result, **named: result)
         done = command_line.run("explore", "--checkpoint", "digits")
-        said = said.format(user="class", password=password, port=7)
-        assert done.stdout == "LINK (Ctrl+C ends it)\n" + said
+        invitation = invitation.format(user="class", password=password, port=7)
+        assert done.stdout == "LINK (Ctrl+C ends it)\n" + invitation
 
 
-def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
+def test_without_gradio_one_line_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
     done = command_line.run("explore", "--no-browser", "--port", 0)
     command_line.refused(done, "Error: the page needs gradio: pip install gradio", status=(1,))
@@ -555,7 +557,7 @@ cli.run()
 """
 
 
-def test_it_ends_in_order_while_a_request_is_computed():
+def test_the_process_ends_cleanly_while_a_request_is_computed():
     done = subprocess.run([sys.executable, "-c", COMPUTING], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (3, "cleared\n", "")
 

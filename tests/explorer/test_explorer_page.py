@@ -1,4 +1,4 @@
-"""The explorer as a visitor has it: drawing, uploading, rotating, changing, saving, links."""
+"""The explorer in a browser: drawing, uploading, rotating, changing, saving, links."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_picture_is_uploaded_and_its_routing_changed(visit, tmp_path):
     wait_for(page, lambda: "Ticks: routing as trained" in text(page, "scores"))
 
 
-def test_a_file_past_the_limit_is_refused(address):
+def test_a_file_above_the_size_limit_is_refused(address):
     import httpx  # comes with Gradio
 
     large = {"files": ("large.png", bytes(26_500_000), "image/png")}

@@ -1,4 +1,4 @@
-"""Parts of a trace in one's own axes: what is drawn is what the trace holds, where it lies."""
+"""Parts of a trace in given axes show the trace's values at the right positions."""
 
 from dataclasses import replace
 
@@ -30,11 +30,11 @@ def axes():
 
 
 def values(axes):
-    """The array of the last image that was drawn."""
+    """Return the array of the image that was drawn last."""
     return np.asarray(axes.images[-1].get_array())
 
 
-def test_couplings_are_the_means_over_the_places_of_a_type(trace, axes):
+def test_couplings_are_the_means_over_the_positions_of_a_type(trace, axes):
     assert plot.couplings(trace, 3, iteration=1, axes=axes) is axes
     expected = trace.couplings[1, 3].reshape(2, 6, 3).mean(1).T
     np.testing.assert_allclose(values(axes), expected, atol=1e-7)
@@ -42,7 +42,7 @@ def test_couplings_are_the_means_over_the_places_of_a_type(trace, axes):
     assert axes.get_title() == "iteration 2 of 3"
 
 
-def test_uniform_couplings_are_said_to_be_so_and_lie_in_the_middle_of_the_scale(trace, axes):
+def test_uniform_couplings_are_labelled_and_in_the_middle_of_the_scale(trace, axes):
     even = replace(trace, couplings=torch.full_like(trace.couplings, 1 / 3) + 1e-8)
     plot.couplings(even, axes=axes)
     norm = axes.images[0].norm
@@ -70,7 +70,7 @@ def test_classes_have_the_names_of_the_networks_card(model, tiny_images, axes):
     assert capsviz.trace(model, tiny_images[:1]).classes is None
 
 
-def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trace, model, axes):
+def test_evidence_sums_to_the_input_of_the_class_and_is_drawn_at_its_positions(trace, model, axes):
     plot.evidence(trace, 2, parent=1, axes=axes)
     total = torch.einsum("ij,ije->je", trace.couplings[-1, 2], trace.votes[2])[1]
     along = total @ torch.nn.functional.normalize(trace.poses[-1, 2, 1], dim=0)
@@ -81,14 +81,14 @@ def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trac
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_picture_below_opaque_cells_is_seen_by_its_outline(channels, axes):
+def test_a_picture_below_opaque_cells_is_visible_by_its_outline(channels, axes):
     image = np.zeros((channels, 20, 30))
     image[:, 5:15, 5:15] = 1
     maps.one_map(axes, image, (-0.5, 29.5, 19.5, -0.5), np.ones((2, 3)), CenteredNorm(0, 1))
     assert [round(x) for x in axes.collections[0].get_paths()[0].get_extents().size] == [10, 10]
 
 
-def test_without_axes_a_figure_of_pyplot_is_made(trace):
+def test_without_axes_a_pyplot_figure_is_made(trace):
     from matplotlib import pyplot
 
     made = plot.couplings(trace, colorbar=False)
@@ -96,7 +96,7 @@ def test_without_axes_a_figure_of_pyplot_is_made(trace):
     pyplot.close(made.figure)
 
 
-def test_what_a_trace_lacks_is_said(trace, axes):
+def test_missing_parts_of_a_trace_are_named(trace, axes):
     with pytest.raises(ValueError, match=r"no votes: ask for it with keep="):
         plot.evidence(replace(trace, votes=None), axes=axes)
     with pytest.raises(ValueError, match="no positions on the image"):
@@ -118,7 +118,9 @@ def test_a_network_that_shares_no_layer_with_ours_is_drawn_too(tiny_images, axes
     assert values(axes).shape == (3, 2)
 
 
-def test_evidence_of_em_is_its_own_also_of_a_place_of_a_lower_layer(tiny_images, axes):
+def test_evidence_of_em_is_its_own_decomposition_also_at_a_position_of_a_lower_layer(
+    tiny_images, axes
+):
     model = build_matrix(types=(2, 3, 3), iterations=2)
     local = capsviz.trace(model, tiny_images[:2], layer=0)
     plot.evidence(local, 1, parent=2, position=3, axes=axes)
