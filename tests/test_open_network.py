@@ -198,11 +198,6 @@ def test_the_path_and_cuda_are_left_as_they_were(file, monkeypatch):
             "needs cannot be called with no arguments: missing .* 'iterations'",
         ),
         ("networks.py:dynamic", {}, "that is not wrapped: name a data set"),
-        (
-            "networks.py:dynamic",
-            {**SMALL, "image_shape": (3, 8, 8)},
-            r"refuses images \(7, 3, 8, 8",
-        ),
         ("networks.py:plain", SMALL, "no capsules that capsviz can find.* sweep and corrupt work"),
         ("networks.py:bare", SMALL, "no capsules that capsviz can find.* sweep and corrupt work"),
         ("networks.py:heads", SMALL, "2 softmaxes have an equal claim: .*returns .*capsviz.wrap"),

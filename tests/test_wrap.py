@@ -45,23 +45,23 @@ def test_a_trace_is_what_the_routing_loop_does(kind, images):
 
 
 @pytest.mark.parametrize("kind", DYNAMIC)
-@pytest.mark.parametrize("shape", [(24, 3), (5, 24, 3)])
-def test_couplings_put_in_do_what_the_loop_does_with_them(kind, shape, images):
-    given = torch.rand(shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
+def test_couplings_put_in_do_what_the_loop_does_with_them(kind, images):
     net = wrapped(kind)
-    seen = capsviz.trace(net, images, couplings=given)
-    with torch.no_grad():
-        other = expected(net.network, images, couplings=given)
-    close(seen.poses, other["poses"], 1e-5)
-    close(seen.couplings, other["couplings"])
+    for shape in ((24, 3), (5, 24, 3)):
+        given = torch.rand(shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
+        seen = capsviz.trace(net, images, couplings=given)
+        with torch.no_grad():
+            other = expected(net.network, images, couplings=given)
+        close(seen.poses, other["poses"], 1e-5)
+        close(seen.couplings, other["couplings"])
 
 
-@pytest.mark.parametrize("rounds", [1, 5])
-def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(rounds, images):
+def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(images):
     net = wrapped(zoo.Unsqueezed)
-    seen = capsviz.trace(net, images, iterations=rounds)
-    with torch.no_grad():
-        close(seen.poses, expected(net.network, images, iterations=rounds)["poses"], 1e-5)
+    for rounds in (1, 5):
+        seen = capsviz.trace(net, images, iterations=rounds)
+        with torch.no_grad():
+            close(seen.poses, expected(net.network, images, iterations=rounds)["poses"], 1e-5)
     assert net.network.digits.routings == 3
 
 
@@ -624,16 +624,14 @@ def test_an_exponential_over_another_s_sum_is_no_softmax():
         wrapped(Other)
 
 
-@pytest.mark.parametrize("couplings", ["shuffled", "matched", "uniform", None])
-def test_with_poses_of_the_last_iteration_alone_all_parts_are_of_it(couplings, images):
-    whole = capsviz.trace(wrapped(zoo.Unsqueezed), images, couplings=couplings)
-    seen = capsviz.trace(wrapped(zoo.Unsqueezed, poses="digits"), images, couplings=couplings)
-    assert len(seen.poses) == len(seen.couplings) == 1
-    if couplings != "shuffled":  # whose draws are by iteration
-        close(seen.poses[-1], whole.poses[-1])
-    assert whole.couplings.shape[0] > 1
-    if couplings is None:
-        close(seen.couplings[-1], whole.couplings[-1])
+def test_with_poses_of_the_last_iteration_alone_all_parts_are_of_it(images):
+    nets = wrapped(zoo.Unsqueezed), wrapped(zoo.Unsqueezed, poses="digits")
+    for couplings in ("shuffled", "matched", "uniform", None):
+        whole, seen = (capsviz.trace(net, images, couplings=couplings) for net in nets)
+        assert len(seen.poses) == len(seen.couplings) == 1 < len(whole.couplings)
+        if couplings != "shuffled":  # whose draws are by iteration
+            close(seen.poses[-1], whole.poses[-1])
+    close(seen.couplings[-1], whole.couplings[-1])
 
 
 @pytest.mark.parametrize("poses", [None, "digits"])
@@ -1050,14 +1048,15 @@ class Rescaled(zoo.Base):
     ],
     ids=["slots", "largest", "mask", "where", "top two"],
 )
-@pytest.mark.parametrize("given", ["uniform", None])
-def test_given_couplings_reach_all_that_is_made_of_the_softmax(rescale, given, images):
+def test_given_couplings_reach_all_that_is_made_of_the_softmax(rescale, images):
     net = wrapped(Rescaled(rescale))
-    other = given or torch.rand(5, I, J, generator=torch.Generator().manual_seed(1)).softmax(-1)
-    seen = capsviz.trace(net, images, couplings=other)
-    net.network.given = torch.full((5, I, J), 1 / J) if given else other
-    with torch.no_grad():
-        close(seen.lengths, net.network(images))
+    drawn = torch.rand(5, I, J, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    for given, equal in (("uniform", torch.full((5, I, J), 1 / J)), (drawn, drawn)):
+        net.network.given = None
+        seen = capsviz.trace(net, images, couplings=given)
+        net.network.given = equal
+        with torch.no_grad():
+            close(seen.lengths, net.network(images))
 
 
 class Chunked(Rescaled):

@@ -336,8 +336,9 @@ def test_damaged_files_and_missing_ones_are_named(tmp_path, ending):
             data.load("arrays", "train", place)
 
 
-@pytest.mark.parametrize("name", ["pixel{n}", "{row}x{column}", "{n}"])
-@pytest.mark.parametrize("ending", ["csv", "tsv"])
+@pytest.mark.parametrize(
+    ("name", "ending"), [("pixel{n}", "csv"), ("{row}x{column}", "tsv"), ("{n}", "csv")]
+)
 def test_pixels_are_in_the_order_of_their_names(tmp_path, name, ending):
     names = [name.format(n=k, row=1 + k // 8, column=1 + k % 8) for k in range(64)]
     order = np.random.default_rng(0).permutation(64)

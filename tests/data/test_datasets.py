@@ -206,8 +206,15 @@ def test_a_digest_tells_images_labels_and_shapes_apart():
     assert data.load("digits", "test").digest == part.digest == part.take(slice(None)).digest
 
 
-@pytest.mark.parametrize("place", ["MNIST/raw", "MNIST", "raw", "."])
-@pytest.mark.parametrize("name", ["{}-{}-ubyte", "{}.{}-ubyte", "{}-{}-ubyte.gz"])
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("MNIST/raw", "{}-{}-ubyte"),
+        ("MNIST", "{}.{}-ubyte"),
+        ("raw", "{}-{}-ubyte.gz"),
+        (".", "{}.{}-ubyte"),
+    ],
+)
 def test_mnist_is_read_where_and_as_people_have_it(idx_root, tmp_path, place, name):
     expected = data.load("mnist", "test", idx_root)
     folder = tmp_path / "here" / place

@@ -187,8 +187,7 @@ def test_weights_of_ones_own_beside_a_run_are_kept(splits, tmp_path):
     assert all(path.read_bytes() == b"mine" for path in own)
 
 
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("lacks", ["x.safetensors", "x.json"])
+@pytest.mark.parametrize(("lacks", "resume"), [("x.safetensors", False), ("x.json", True)])
 def test_weights_without_the_state_of_their_run_are_not_overwritten(
     finished, splits, tmp_path, lacks, resume
 ):

@@ -16,12 +16,16 @@ def build_meta(image_shape=(1, 28, 28), classes=10, **options):
         return models.build("capsnet", image_shape, classes, **options)
 
 
-@pytest.mark.parametrize("preset", ["paper", "authors"])
 @pytest.mark.parametrize(
-    ("image_shape", "classes"),
-    [((1, 17, 17), 2), ((3, 32, 32), 10), ((2, 20, 31), 7), ((1, 18, 19), 26)],
+    ("preset", "image_shape", "classes"),
+    [
+        ("paper", (1, 17, 17), 2),
+        ("paper", (3, 32, 32), 10),
+        ("authors", (2, 20, 31), 7),
+        ("authors", (1, 18, 19), 26),
+    ],
 )
-def test_any_image_size_channels_and_classes(image_shape, classes, preset):
+def test_any_image_size_channels_and_classes(preset, image_shape, classes):
     model = models.build(
         "capsnet", image_shape, classes, preset=preset, channels=4, types=2, hidden=(8,)
     ).eval()
@@ -139,15 +143,13 @@ def test_the_network_is_two_convolutions_and_procedure_1(preset, iterations, tin
 
 
 @pytest.mark.parametrize("name", routing.available())
-@pytest.mark.parametrize("batch", [1, 3])
-def test_an_image_gives_the_same_alone_and_in_any_batch(name, batch, tiny_images):
+def test_an_image_gives_the_same_alone_and_in_any_batch(name, tiny_images):
     model = build_strong(routing=name, primary="squash")
     with torch.inference_mode():
         whole = model(tiny_images)
         classes = whole.lengths.argmax(1)  # of a new classifier all are equal but for rounding
         made = model.decode(whole.poses, classes)
-        for start in range(0, 8, batch):
-            here = slice(start, start + batch)
+        for here in (slice(1), slice(1, 2), slice(2, 5), slice(5, 8)):
             part = model(tiny_images[here])
             for a, b in zip(part, whole, strict=True):
                 torch.testing.assert_close(a, b[here], rtol=0, atol=1e-5)

@@ -21,8 +21,7 @@ def parts(generator):
     return torch.rand(8, 2, 1, 21, 19, generator=generator)
 
 
-@pytest.mark.parametrize("metric", ["l2", "l1"])
-@pytest.mark.parametrize("factor", [1.0, 0.25, 0.0])
+@pytest.mark.parametrize(("metric", "factor"), [("l2", 1.0), ("l1", 0.25), ("l2", 0.0)])
 def test_the_loss_is_the_margin_plus_the_weighted_metric_times_the_factor(
     metric, factor, tiny_images
 ):
