@@ -144,7 +144,7 @@ def _judge(check: Check, candidate: Candidate) -> Judgement:
 def _examine(check: Check, *parts) -> Judgement:
     try:
         parts[0].caller.require_time()
-        with parts[0].caller.still():
+        with parts[0].caller.evaluating():
             judgement = check.examine(*parts)
     except SkippedError as reason:
         return skipped(str(reason))

@@ -81,7 +81,7 @@ class Caller:
         self.own_images = images
         self.end = time.thread_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
-        with self.still():
+        with self.evaluating():
             self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
 
     def images(self, count: int, seed: int = 0) -> Tensor:
@@ -151,7 +151,7 @@ class Caller:
         return self.network(inside) if self.way == "look" else self.call(images)
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def evaluating(self) -> Iterator[None]:
         """Use evaluation mode without gradients, and plain PyTorch in capsviz's own layers."""
         with evaluating(self.network), torch.no_grad(), literal():
             yield

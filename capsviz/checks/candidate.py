@@ -95,7 +95,7 @@ class Candidate:
         self._loss: Loss | None = None
         if loss is not None and caller.of_classes:
             self._loss = Loss(caller, loss, self.scores)
-        with caller.still():
+        with caller.evaluating():
             self.capsules.require_classes()
             if self._loss is not None:
                 self._loss.require_number()
@@ -193,7 +193,7 @@ class Candidate:
         """Return warnings that concern all verdicts."""
         try:
             self.caller.require_different()
-            with self.caller.still():
+            with self.caller.evaluating():
                 scores = self.scores(self.images(7))
             spread = float((scores.amax(0) - scores.amin(0)).max())
         except Exception:  # the checks say what is wrong

@@ -29,7 +29,7 @@ MIXING = frozenset(
 )  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
-PICKING = ("getitem", "index_select", "gather", "take_along_dim")  # indexing
+INDEXING = ("getitem", "index_select", "gather", "take_along_dim")
 GROWTH = 10  # growth of lengths, for features a hundred times as large, that shows no squash
 
 Change = Callable[[Tensor], Tensor]
@@ -119,7 +119,7 @@ class Capsules:
             if len(layer.rounds) > 1  # a single iteration may be a part of a layer
             and layer.leads_to(self.layer, self.trial.flow)
         ]
-        return [one for one in others if one._couples()]
+        return [one for one in others if one._has_couplings()]
 
     @cached_property
     def own_look(self) -> Callable | None:
@@ -176,15 +176,15 @@ class Capsules:
         """Whether the length of a pose encodes presence: it is at most 1 for large sums."""
         if not self.routed:
             return False
-        with self.caller.still():
+        with self.caller.evaluating():
             poses = self.with_sums(lambda total: 1e6 * total, self.caller.images(3), "poses")
         large = poses[-1].norm(dim=-1)
         return bool((large.isfinite() & (large < 1.01)).all())
 
-    def _couples(self) -> bool:
+    def _has_couplings(self) -> bool:
         """Return whether couplings sum to 1 over children, or over parents at each position."""
         try:
-            with self.caller.still():
+            with self.caller.evaluating():
                 couplings = self.look(self.caller.images(3), "couplings")["couplings"][-1]
         except Exception:  # couplings cannot be read
             return False
@@ -326,7 +326,7 @@ def noise(scale: float = 1.0, *, seed: int) -> Change:
 def _made_of_images(flow: Flow, event: Event, position: int) -> bool:
     """Return whether an input is computed from the images, not only indexed by them."""
     maker = flow.maker(event, position)
-    picked = maker is not None and maker.name in PICKING and not flow.from_images(maker, 0)
+    picked = maker is not None and maker.name in INDEXING and not flow.from_images(maker, 0)
     return not picked and flow.from_images(event, position)
 
 

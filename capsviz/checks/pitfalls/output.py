@@ -255,7 +255,7 @@ def scores_are_not_lengths(candidate: Candidate) -> Judgement:
 def saturation(candidate: Candidate) -> Judgement:
     """Measure the mean length of class capsules before training: about 0.04 if correct."""
     untrained = candidate.untrained()
-    with untrained.caller.still():
+    with untrained.caller.evaluating():
         if not untrained.capsules.by_length:
             raise SkippedError("length is not presence in this network")
         mean = float(untrained.poses(untrained.images(7)).norm(dim=-1).mean())

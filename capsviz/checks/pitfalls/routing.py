@@ -126,7 +126,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         )
     along = _slope(change, agreement) * float(agreement.norm() / change.norm().clamp_min(TINY))
     message = f"couplings correlate with the agreement of votes and poses by {along:.2f}"
-    spread, usual = (_off(one, one.mean(1, keepdim=True)) for one in (change, agreement))
+    spread, usual = (_relative_error(one, one.mean(1, keepdim=True)) for one in (change, agreement))
     if change.shape[1] > 1 and spread < ALIKE < usual:
         return fails(
             "all primary capsules get the same couplings, whatever their votes: the agreement is "
@@ -154,7 +154,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     fits = [
         (words, slope)
         for words, form in forms.items()
-        if _off(change, (slope := _slope(change, form)) * form) < EXACT
+        if _relative_error(change, (slope := _slope(change, form)) * form) < EXACT
     ]
     if not fits:
         if left_out := _count_left_out(iterations[0], change, votes, poses):
@@ -190,7 +190,7 @@ def _slope(change: Tensor, expected: Tensor) -> float:
     return float((change * expected).sum() / expected.square().sum().clamp_min(TINY))
 
 
-def _off(change: Tensor, expected: Tensor) -> float:
+def _relative_error(change: Tensor, expected: Tensor) -> float:
     return float((change - expected).norm() / change.norm())
 
 
@@ -205,7 +205,7 @@ def _count_left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -
     each = votes * poses[:, None]
     products = (each - each.mean(2, keepdim=True)).flatten(0, 2)
     shares = torch.linalg.lstsq(products, change.flatten()[:, None]).solution
-    fits = _off(change, (products @ shares).view(change.shape)) < EXACT
+    fits = _relative_error(change, (products @ shares).view(change.shape)) < EXACT
     small = shares.abs() < EXACT * shares.abs().max()
     return int(small.sum()) if fits else 0
 
