@@ -39,7 +39,7 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_trained_or_traced(
         partial(fit, recipe, part, part, tmp_path / "run"),
         partial(capsviz.trace, build_tiny(routing="deaf"), tiny_images),
     ):
-        with pytest.raises(ValueError, match="'deaf' is not to be trusted: couplings that"):
+        with pytest.raises(ValueError, match="'deaf' is not to be trusted: replaced couplings"):
             use()
     assert not (tmp_path / "run").exists()
 
@@ -242,7 +242,7 @@ def test_a_check_that_is_none_is_refused_or_judges_nothing(plugin):
     with pytest.raises(ValueError, match="the check 'empty' lacks ABOUT or examine"):
         checks.run(network, only="empty")
     plugin("pitfalls/circle.py", CHECK.format(after="'circle',", body="return passes('')"))
-    with pytest.raises(ValueError, match="circle come after each other in a circle"):
+    with pytest.raises(ValueError, match="circle depend on each other in a cycle"):
         checks.run(network, only="circle")
     plugin("pitfalls/late.py", CHECK.format(after="'nowhere',", body="return passes('')"))
     with pytest.raises(ValueError, match=r"unknown check 'nowhere'.* \(after= in .*late.py\)"):

@@ -879,7 +879,7 @@ def test_a_network_without_capsules_can_be_evaluated(images):
     assert not isinstance(net, Wrapped)
     with torch.no_grad():
         close(scores(net, images), output_of(net.network, images))
-    with pytest.raises(ValueError, match="does not say what is inside"):
+    with pytest.raises(ValueError, match="has no method `look` that shows its capsules"):
         capsviz.trace(net, images)
 
 

@@ -1,13 +1,12 @@
-"""Is a capsule network correct? Checks for the mistakes of published code.
+"""Check a capsule network for the mistakes of published code.
 
     report = capsviz.checks.run(network, image_shape=(1, 28, 28), classes=10)
     print(report.text())
 
-A check is a function of a candidate that returns `passes(...)`, `fails(...)` or `warns(...)`, or
-raises `SkippedError` with the reason; `About` holds what does not depend on the network. Checks of
-one subject share a file of `capsviz/checks/pitfalls`, and `texts.toml` says what they are about; a
-plug-in has a file for each, in its folder `pitfalls`. docs/check.md has an example, and lists the
-parts of a candidate.
+A check is a function of a `Candidate`. It returns `passes(...)`, `fails(...)` or `warns(...)`, or
+raises `SkippedError` with the reason. `capsviz/checks/pitfalls` has one file of checks for each
+subject, and `texts.toml` describes them. A plug-in has one file for each check, in its folder
+`pitfalls`. docs/check.md has an example, and lists the parts of a candidate.
 """
 
 from collections.abc import Iterable
@@ -23,31 +22,31 @@ from capsviz.wrapping.environment import in_words, restored
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 
 PITFALLS = "capsviz.checks.pitfalls"
-TELLING = ("FAIL", "WARN", "PASS", "SKIPPED")  # statuses of one check on several layers, most first
+PRECEDENCE = ("FAIL", "WARN", "PASS", "SKIPPED")  # of one check on several layers: first one wins
 
 
 def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
-    """Return all checks, or some, each after those that it depends on.
+    """Return all checks, or the named ones, each after those that it depends on.
 
-    ValueError for an unknown name, a file of a plug-in without `ABOUT` or `examine`, or a circle.
+    ValueError for an unknown name, a plug-in without `ABOUT` or `examine`, or a cyclic `after`.
     """
     files = discovery.entries(PITFALLS)
-    own = {k: one for file in files if files[file].ours for k, one in _offered(file).items()}
+    own = {k: one for file in files if files[file].ours for k, one in _checks_in(file).items()}
     others = [file for file in files if not files[file].ours]
     if twice := set(own) & set(others):
         place = discovery.source(PITFALLS, name := twice.pop())
-        raise ValueError(f"two checks are called '{name}': rename that of the plug-in, {place}")
+        raise ValueError(f"two checks are called '{name}': rename the one of the plug-in, {place}")
     order: dict[str, Check] = {}
 
     def add(name: str, *later: str) -> None:
         if name in later:
-            raise ValueError(f"the checks {', '.join(later)} come after each other in a circle")
+            raise ValueError(f"the checks {', '.join(later)} depend on each other in a cycle")
         if name in order:
             return
         if name not in own and name not in others:
             where = f" (after= in {discovery.source(PITFALLS, later[0])})" if later else ""
             raise ValueError(discovery.unknown("check", name, sorted([*own, *others])) + where)
-        one = own.get(name) or _offered(name)[name]
+        one = own.get(name) or _checks_in(name)[name]
         for earlier in one.about.after:
             add(earlier, name, *later)
         order[name] = one
@@ -58,8 +57,8 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, Check]:
     return order
 
 
-def _offered(file: str) -> dict[str, Check]:
-    """Return the checks of a file: functions that `check` decorates, or `ABOUT` and `examine`."""
+def _checks_in(file: str) -> dict[str, Check]:
+    """Return the checks of a file: functions decorated by `check`, or its `ABOUT` and `examine`."""
     module = discovery.load(PITFALLS, file, what="check")
     found = {key: value for key, value in vars(module).items() if isinstance(value, Check)}
     if found:
@@ -79,27 +78,26 @@ def run(
     only: Iterable[str] | str | None = None,
     **facts,
 ) -> Report:
-    """Examine a network by every check; it is left as it was.
+    """Run every check on a network, and leave the network unchanged.
 
     Parameters
     ----------
-    network      any module, or the result of `capsviz.wrap`; it is put into evaluation mode
-                 meanwhile.
-    image_shape  (C, H, W), and
-    classes      their number: needed for a module that does not declare them itself.
-    only         names of checks; those that they depend on are made, too.
+    network      any module, or the result of `capsviz.wrap`. It is checked in evaluation mode.
+    image_shape  (C, H, W). This and `classes` are needed if the module does not declare them.
+    classes      number of classes.
+    only         names of checks. Checks that they depend on are run, too.
     facts        other arguments of `Candidate`: capsules, example, images, normalise, call, scores,
                  decode, pair, iterations, loss, train_data, test_data, new.
 
     Returns
     -------
-    A report with one verdict a check. One mistake raises one alarm: if a check fails, those that
-    it makes meaningless are skipped.
+    A report with one verdict for each check. If a check fails, the checks that it makes meaningless
+    are skipped, so that one mistake causes one failure.
 
     Raises
     ------
-    ValueError  for a network that cannot be called or, without `only`, has no capsules; and for an
-                argument that is not valid.
+    ValueError  if the network cannot be called, if it has no capsules (unless `only` is given), or
+                if an argument is invalid.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
@@ -112,7 +110,7 @@ def run(
 
 def _report(candidate: Candidate, made: dict[str, Check]) -> Report:
     verdicts: dict[str, Verdict] = {}
-    stops: dict[str, tuple[str, ...] | None] = {}  # checks that a failed one makes meaningless
+    stops: dict[str, tuple[str, ...] | None] = {}  # check -> checks that its failure makes useless
     for name, one in made.items():
         about = one.about
         failed = (verdicts[k] for k in about.after if name in (stops[k] or (name,)))
@@ -128,16 +126,16 @@ def _report(candidate: Candidate, made: dict[str, Check]) -> Report:
 
 
 def _judge(check: Check, candidate: Candidate) -> Judgement:
-    """Judge the network; for a check of every layer, the class capsules or a worse layer before.
+    """Run one check; if it applies to every routed layer, return the judgement of the worst layer.
 
-    A layer before them that passes tells more than class capsules that cannot be judged.
+    If the class capsules cannot be judged, a PASS of an earlier layer replaces SKIPPED.
     """
     if not check.about.every_layer:
         return _examine(check, candidate)
     judgement = _examine(check, candidate, candidate.capsules)
     for layer in candidate.capsules.before:
         one = _examine(check, candidate, layer)
-        if TELLING.index(one.status) < TELLING.index(judgement.status):
+        if PRECEDENCE.index(one.status) < PRECEDENCE.index(judgement.status):
             place = "" if layer.layer.place in one.message else f": {layer.layer}"
             judgement = one._replace(message=one.message + place)
     return judgement
@@ -146,7 +144,7 @@ def _judge(check: Check, candidate: Candidate) -> Judgement:
 def _examine(check: Check, *parts) -> Judgement:
     try:
         parts[0].caller.require_time()
-        with parts[0].caller.still():
+        with parts[0].caller.evaluating():
             judgement = check.examine(*parts)
     except SkippedError as reason:
         return skipped(str(reason))

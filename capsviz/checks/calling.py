@@ -1,4 +1,4 @@
-"""How to call a network: with images in [0, 1], with labels if it needs them, or by its `look`."""
+"""Call a network under test: with images in [0, 1], with labels if needed, or by its `look`."""
 
 import copy
 import inspect
@@ -29,16 +29,16 @@ from capsviz.wrapping.wrapping import first_pass
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
           "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
-SECONDS = 90  # of computing, for all checks of one network
-SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
+SECONDS = 90  # CPU time for all checks of one network
+SINGLE, DOUBLE = 1e-5, 1e-12  # rounding error of results in float32 and float64
 
 
 class Caller:
     """A network, and how to call it.
 
-    `way` is "given" (by `call`), "look" (a network of capsviz), "images", "example" (other inputs),
-    or "one-hot" or "index" for a `forward` that needs labels of that form. A `recipe` is that of
-    another network, which is called in the same way.
+    `way` is "given" (by the user's `call`), "look" (a network of capsviz), "images", "example"
+    (inputs that are not images), or "one-hot" or "index" (`forward` needs labels of that form).
+    A `recipe` of another network makes this one be called in the same way.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Caller:
         self.own_images = images
         self.end = time.thread_time() + SECONDS
         self.name = abilities(network).card.get("name") or type(self.network).__name__
-        with self.still():
+        with self.evaluating():
             self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
 
     def images(self, count: int, seed: int = 0) -> Tensor:
-        """Draw images on the network's device: of those given, repeated if too few, or noise."""
+        """Draw from the given images, repeated if too few, or noise; on the network's device."""
         own, seed = self.own_images, 1000 * seed + 1
         if own is None:
             return self.recipe.draw(count, seed).to(like_of(self.network))
@@ -104,11 +104,11 @@ class Caller:
             raise SkippedError("it compares different images, and images= holds only one")
 
     def call(self, images: Tensor, network: nn.Module | None = None):
-        """Return the output of the network, or of a copy of it, for images in [0, 1]."""
+        """Return the output for images in [0, 1], of this network or of a copy of it."""
         return self.run(Pass(self.network if network is None else network), images)
 
     def require_time(self) -> None:
-        """Raise SkippedError if the checks of a slow network have taken their time."""
+        """Raise SkippedError if the time limit of all checks is exceeded."""
         if time.thread_time() > self.end:
             raise SkippedError(
                 f"the network is slow, and {SECONDS} s of computing are over: make this check "
@@ -116,21 +116,21 @@ class Caller:
             )
 
     def floats(self, images: Tensor, network: nn.Module | None = None) -> list[Tensor]:
-        """Return the tensors of floating-point numbers in that output that are not random."""
+        """Return the floating-point tensors in the output of `call` that are not random."""
         outputs = enumerate(tensors(self.call(images, network)))
-        random = {k for k, off in enumerate(self.drawn) if not off <= SINGLE}
+        random = {k for k, off in enumerate(self.randomness) if not off <= SINGLE}
         return [t for k, t in outputs if t.is_floating_point() and k not in random]
 
     @cached_property
-    def drawn(self) -> list[float]:
-        """How far each tensor of the output changes between two random states."""
+    def randomness(self) -> list[float]:
+        """Largest change of each output tensor between two random states."""
         images = self.images(5)
-        return self.apart(lambda: self.call(images), (0, 1))
+        return self.differences(lambda: self.call(images), (0, 1))
 
-    def apart(self, call: Callable, seeds: tuple[int, int]) -> list[float]:
-        """Return how far the tensors of two calls differ, each from its random state.
+    def differences(self, call: Callable, seeds: tuple[int, int]) -> list[float]:
+        """Return the largest difference of each tensor between two calls with these seeds.
 
-        It is infinite for tensors of other shapes.
+        The result is [inf] if the shapes of the two outputs differ.
         """
         outputs = []
         for seed in seeds:
@@ -146,30 +146,30 @@ class Caller:
         ]
 
     def output(self, images: Tensor):
-        """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
+        """Return the output of `forward`, which a loss gets, even if the checks call `look`."""
         inside = self.recipe.normalised(images)
         return self.network(inside) if self.way == "look" else self.call(images)
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        """Enter evaluation mode without gradients, with capsviz's own layers in plain PyTorch."""
+    def evaluating(self) -> Iterator[None]:
+        """Use evaluation mode without gradients, and plain PyTorch in capsviz's own layers."""
         with evaluating(self.network), torch.no_grad(), literal():
             yield
 
     def run(self, mode: Pass, images: Tensor):
-        """Return the output of a pass under a mode; None if the mode ends the pass."""
+        """Return the output of a pass under a mode; None if the mode ends the pass early."""
         self.require_time()
         return self.recipe.run(mode, images)
 
     def record(self, images: Tensor) -> Recorded:
-        """Record a pass, and find its routed layers."""
+        """Record a forward pass, and find its routed layers."""
         self.require_time()
         output, flow = self.recipe.record(self.network, images)
         return Recorded(images, output, flow, layers(flow, len(images), self.classes))
 
     @cached_property
     def recorded(self) -> Recorded:
-        """A pass of a prime number of images, in which a layer of the classes was found if any."""
+        """Recorded pass of a prime number of images, if possible with a routed class layer."""
         tried, began = [], time.thread_time()
         for count in (n for n in BATCHES if n != self.classes):
             tried.append(self.record(self.images(count)))
@@ -182,9 +182,9 @@ class Caller:
     def changed(
         self, events, change, images: Tensor, taps: Iterable[Tap] = (), until=None, call=None
     ) -> tuple[Any, dict[str, list[Tensor]]]:
-        """Return the output, and what taps read, of a pass that applies `change` to some events.
+        """Return output and tap readings of a pass that replaces results of `events` by `change`.
 
-        SkippedError if the pass never reaches those events, or a tap.
+        SkippedError if the pass does not reach the events or a tap.
         """
         taps = list(taps)
         mode = TapPass(self.network, taps, of_outputs(events, change), until)
@@ -194,9 +194,9 @@ class Caller:
         return output, mode.readings
 
     def in_double(self, measure: Callable[..., float]) -> tuple[float, float]:
-        """Return `measure(network, dtype)` of a copy in float64, and the rounding to expect.
+        """Return `measure(copy, float64)` for a copy in float64, and the expected rounding error.
 
-        Code that names its types, or cannot be copied, is measured by `measure(None, float32)`.
+        If the copy fails or its code requires float32, `measure(None, float32)` is used.
         """
         default = torch.get_default_dtype()
         try:
@@ -213,7 +213,7 @@ class Caller:
 
 
 def labels_of(network: nn.Module) -> inspect.Parameter | None:
-    """Find the argument for labels: one with such a name, or the second one if it is needed."""
+    """Return the argument for labels: one with a usual name, or a required second argument."""
     others = [p for p in beside_images(network) if p.kind not in ANY]
     named = [p for p in others if p.name.lower() in LABELS]
     needed = [p for p in others[:1] if p.default is p.empty]
@@ -221,7 +221,7 @@ def labels_of(network: nn.Module) -> inspect.Parameter | None:
 
 
 def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
-    """Return (network, images) -> output with one label for all images."""
+    """Return a function (network, images) -> output that gives all images the same label."""
 
     def call(network: nn.Module, images: Tensor):
         index = torch.full((len(images),), label, dtype=torch.long, device=images.device)
@@ -232,7 +232,7 @@ def labelled(kind: str, classes: int, label: int, name: str) -> Callable:
 
 
 def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
-    """Return a way of calling that works, and its recipe; else raise the first ValueError."""
+    """Return the first way of calling that works, and its recipe; else raise the first error."""
     ways: dict[str, Callable] = {"images": called}
     if call is not None:
         ways = {"given": call}

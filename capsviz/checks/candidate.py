@@ -25,30 +25,29 @@ from capsviz.wrapping.leaves import named_tensors, replaced, tensors
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import Pass
 
-IMAGES, CLOSE = 4, 1e-4  # of a loss
-COLLAPSED = 1e-3  # scores that differ less between images are weak evidence
+IMAGES, CLOSE = 4, 1e-4  # images and tolerance to test a loss
+COLLAPSED = 1e-3  # if scores differ less between images, a PASS is weak evidence
 
 
 class Candidate:
     """The network that a check examines; a part that is missing raises `SkippedError`.
 
-    Its parts are `caller` (how to call and record it), `capsules` (the class capsules), `lower`
-    (the capsules whose votes they route), `primary` (the same, or those below the first of several
-    routed layers), `loss` and `decode`.
+    Its parts are `caller` (calls and records the network), `capsules` (the class capsules), `lower`
+    (the capsules whose votes they route), `primary` (the primary capsules, which differ from
+    `lower` if several layers are routed), `loss` and `decode`.
 
     Parameters
     ----------
     network, image_shape, classes, capsules, example, normalise, call, scores, decode, pair
-                as of `capsviz.wrap`.
-    images      (N, C, H, W) in [0, 1] to look at, or inputs as the example; without them, noise.
-    iterations  the declared number of routing iterations; without it, an attribute is searched.
-    loss        (output, images, labels) -> a number: what training minimises; labels are indices
-                (N,). It is called once at the start; ValueError if it raises or returns no number.
+                as in `capsviz.wrap`.
+    images      (N, C, H, W) in [0, 1], or inputs like the example. By default noise is used.
+    iterations  the declared number of routing iterations. By default an attribute is searched.
+    loss        (output, images, labels) -> the training loss; labels are class indices (N,).
+                It is called once at the start; ValueError if it raises or returns no number.
     train_data  images as the network and the loss get them in training: a sequence of (C, H, W),
-                or of pairs that begin with one.
-    test_data   the same at test; it is read twice.
-    new         the same network before training.
-                These three may be functions that return them.
+                or of tuples that begin with one. It may be a function that returns them.
+    test_data   the same for the test set. It is read twice.
+    new         the same network before training, or a function that returns it.
     """
 
     def __init__(
@@ -96,20 +95,20 @@ class Candidate:
         self._loss: Loss | None = None
         if loss is not None and caller.of_classes:
             self._loss = Loss(caller, loss, self.scores)
-        with caller.still():
+        with caller.evaluating():
             self.capsules.require_classes()
             if self._loss is not None:
                 self._loss.require_number()
 
     def scores(self, images: Tensor) -> Tensor:
-        """Return scores (B, J): of the output, or the lengths of the poses."""
+        """Return scores (B, J), from the output or as the lengths of the poses."""
         if self._score is not None:
             return self._score(self.call(images))
         return self.poses(images).norm(dim=-1)
 
     @cached_property
     def primary(self) -> PrimaryCapsules:
-        """The primary capsules, below the first routed layer; SkippedError if it is not read."""
+        """The primary capsules, below the first routed layer; SkippedError if it is unreadable."""
         above = {id(one.layer): one for one in self.capsules.before}
         primary = self.lower
         while (below := primary.below()) is not None:
@@ -120,7 +119,7 @@ class Candidate:
 
     @property
     def loss(self) -> Loss:
-        """What training minimises; SkippedError without one, or without classes."""
+        """The training loss; SkippedError without one, or without classes."""
         if not self.caller.of_classes:
             raise SkippedError("the capsules are not classes, so a loss has no labels")
         if self._loss is None:
@@ -162,10 +161,10 @@ class Candidate:
         )  # fmt: skip
 
     def pictures(self, kind: str, count: int, *, again: bool = False) -> Tensor:
-        """Return the first images (N, C, H, W) of "train_data" or "test_data", as given.
+        """Return the first images (N, C, H, W) of "train_data" or "test_data", unchanged.
 
-        `again` calls a function that returned them once more; SkippedError for a tensor or a list
-        that is not made by one, for it cannot change.
+        `again` reads them a second time, and calls the function that returns them again if there is
+        one. SkippedError for a tensor or list without such a function: it cannot change.
         """
         if (given := self._images[kind]) is None:
             flag = f"--{kind.replace('_', '-')}"
@@ -191,10 +190,10 @@ class Candidate:
         return torch.stack(some)
 
     def notes(self) -> list[str]:
-        """Return what weakens all verdicts."""
+        """Return warnings that concern all verdicts."""
         try:
             self.caller.require_different()
-            with self.caller.still():
+            with self.caller.evaluating():
                 scores = self.scores(self.images(7))
             spread = float((scores.amax(0) - scores.amin(0)).max())
         except Exception:  # the checks say what is wrong
@@ -208,7 +207,7 @@ class Candidate:
 
     @cached_property
     def _score(self) -> Callable | None:
-        """output -> scores (B, J), or None if they are the lengths of its poses."""
+        """Function output -> scores (B, J), or None if scores are the lengths of the poses."""
         if callable(self.given_scores):
             return self.given_scores
         if self.caller.way == "look":
@@ -222,9 +221,9 @@ class Candidate:
 
 
 def _images(name: str, value) -> tuple[Any, Callable | None] | None:
-    """Return a sequence of images, as given, of a loader, or of a function without arguments.
+    """Return a sequence of images, and the loader's custom `collate_fn` or None.
 
-    Beside it is what makes a loader's batch of them, if that is no function of PyTorch's.
+    `value` may be the sequence, a loader, or a function that returns one of these.
     """
     if (value := _called(name, value)) is None:
         return None
@@ -254,13 +253,13 @@ def _called(name: str, value):
 
 
 def _shown(value) -> str:
-    """Return a number or a name as text, for other values the type."""
+    """Return numbers and strings as text, and the type of any other value."""
     shown = isinstance(value, int | float | str)
     return repr(value) if shown else type(value).__name__
 
 
 class Loss:
-    """A function (output, images, labels) -> a number, for four images of classes 0, 1, 2, ...
+    """A loss (output, images, labels) -> number, tested on four images of classes 0, 1, 2, ...
 
     `scores` is a function images -> scores (B, J).
     """
@@ -272,11 +271,11 @@ class Loss:
 
     @cached_property
     def output(self):
-        """What the loss gets of the network, in evaluation mode."""
+        """The network's output that the loss gets, in evaluation mode."""
         return self.caller.output(self.images)
 
     def require_number(self) -> None:
-        """Raise ValueError if it raises, or returns no number."""
+        """Raise ValueError if the loss raises, or returns no number."""
         try:
             output = self.output
         except Exception:  # the checks say what is wrong
@@ -298,16 +297,16 @@ class Loss:
         return number
 
     def at(self, present: float, absent: float, after: float | None = None) -> float:
-        """Return the loss for these lengths of the true class and of all others.
+        """Return the loss if the true class has the length `present`, and all others `absent`.
 
-        With `after`, the class after the true one has this length. SkippedError if the output
+        With `after`, the class after the true one has that length. SkippedError if the output
         holds neither lengths nor poses.
         """
         return self._with(self._replaceable, self._lengths(present, absent, after))
 
     def ignored(self) -> str | None:
-        """Return what changes nothing in the loss: other labels, or the lengths of one image."""
-        generator = torch.Generator().manual_seed(0)  # all different, and beyond both margins
+        """Return which input the loss ignores: labels, or lengths of one image; None if neither."""
+        generator = torch.Generator().manual_seed(0)  # all different, and all cost something
         mixed = 0.15 + 0.7 * torch.rand(IMAGES, self.caller.classes, generator=generator)
         cost = partial(self._with, self._replaceable)
         starts = [(one, cost(one)) for one in (self._lengths(0.95, 0.05), mixed.to(self.images))]
@@ -326,10 +325,11 @@ class Loss:
                 return f"other lengths of image {k + 1} of {IMAGES}"
         return None
 
-    def asked(self) -> list[int] | None:
-        """Return for each image of which class a long capsule costs least; None if not of one.
+    def cheapest_classes(self) -> list[int] | None:
+        """Return for each image the class whose long capsule costs least.
 
-        Two classes do not tell a wrong class from a wrong sign.
+        None if this is not one class for each label; also for two classes, which cannot distinguish
+        a wrong class from a wrong sign.
         """
         short = self._lengths(0.05, 0.05)
         found: list[int] = []
@@ -346,21 +346,21 @@ class Loss:
         one_to_one = len(pairs) == len(set(found)) == len(self.labels.unique())
         return found if len(found) == IMAGES and one_to_one else None
 
-    def asks_for_gradients(self, output) -> bool:
-        """Return whether lengths or poses in an output, of a pass with gradients, ask for them."""
+    def has_gradients(self, output) -> bool:
+        """Return whether lengths or poses in the output of a pass with gradients require them."""
         lengths, poses = self._holding
         held = {id(one) for one in (*lengths, *poses)}
         pairs = zip(tensors(self.output), tensors(output), strict=True)
         return any(two.requires_grad for one, two in pairs if id(one) in held)
 
     def detached(self) -> bool:
-        """Return whether a loss that follows the lengths has no gradient of them, or of poses."""
+        """Return whether the loss depends on the lengths, but has no gradient for them or poses."""
         with torch.no_grad():
             if self.at(0.95, 0.05) == self.at(0.05, 0.95):
                 return False
         lengths, poses = self._holding
         leaves = {id(one): one.detach().clone().requires_grad_() for one in (*lengths, *poses)}
-        given = {key: leaf.clone() for key, leaf in leaves.items()}  # a loss may write to them
+        given = {key: leaf.clone() for key, leaf in leaves.items()}  # a loss may change them
         value = self.value(replaced(self.output, given), self.images)
         if not value.requires_grad:
             return True
@@ -376,7 +376,7 @@ class Loss:
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
     def value(self, output, targets: Tensor, labels: Tensor | None = None):
-        """Return what the function gives, a tensor or a number."""
+        """Return the loss, a tensor or a number."""
         inside = self.caller.recipe.normalised(targets)
         labels = self.labels if labels is None else labels
         with without_cuda():
@@ -395,7 +395,7 @@ class Loss:
 
     @cached_property
     def _holding(self) -> tuple[list[Tensor], list[Tensor]]:
-        """The tensors of the output that hold the lengths, and those of poses with these lengths.
+        """Output tensors that hold the lengths, and output tensors of poses with these lengths.
 
         SkippedError if there are neither.
         """
@@ -416,10 +416,7 @@ class Loss:
 
     @cached_property
     def _replaceable(self) -> list[Tensor]:
-        """The tensors of the output that hold the lengths.
-
-        If the loss does not follow them, those of the poses, from which it takes the lengths.
-        """
+        """Output tensors from which the loss takes the lengths: those of lengths, else of poses."""
         lengths, poses = self._holding
         right, wrong = self._lengths(0.95, 0.05), self._lengths(0.05, 0.95)
         both = lengths and poses
@@ -429,7 +426,7 @@ class Loss:
 
 
 def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
-    """Return poses of these lengths in place of poses, or the lengths."""
+    """Return a replacement for a tensor of poses or lengths that has these lengths."""
     thin = squeezed(tensor)
     if thin.dim() == 3:
         unit = thin / thin.norm(dim=2, keepdim=True).clamp_min(1e-12)
@@ -438,7 +435,7 @@ def _of_lengths(tensor: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _number(value) -> float:
-    """Return a loss in float64; ValueError if it is not a number."""
+    """Return a loss as a float, by way of float64; ValueError if it is not a number."""
     try:
         return float(value.detach().cpu().double() if isinstance(value, Tensor) else value)
     except (TypeError, ValueError, RuntimeError) as error:

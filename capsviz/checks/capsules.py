@@ -1,6 +1,6 @@
-"""The capsules of a routed layer, also for other sums of votes, and those whose votes it routes.
+"""Read the capsules of a routed layer and the capsules below it, also under interventions.
 
-The latter, primary capsules or those of a layer before, are made of features, which can be others.
+The sums of votes can be replaced in a routed layer, and the features in the capsules below it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import Event, Recorder
 from capsviz.wrapping.taps import Tap, taps_of
 
-ROUNDED = 1e-3  # of sums of couplings
+ROUNDED = 1e-3  # tolerance of sums of couplings
 MIXING = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
      "baddbmm", "bilinear", "avg_pool2d", "max_pool2d", "adaptive_avg_pool2d",
@@ -29,8 +29,8 @@ MIXING = frozenset(
 )  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
-PICKING = ("getitem", "index_select", "gather", "take_along_dim")  # by an index
-GROWTH = 10  # of lengths, if features are a hundred times as large
+INDEXING = ("getitem", "index_select", "gather", "take_along_dim")
+GROWTH = 10  # growth of lengths, for features a hundred times as large, that shows no squash
 
 Change = Callable[[Tensor], Tensor]
 
@@ -38,7 +38,7 @@ Change = Callable[[Tensor], Tensor]
 class Capsules:
     """The class capsules, or those of another routed `layer`.
 
-    `pair` and `scores` are options of `Candidate`: which softmax, and what helps to find the poses.
+    `pair` (which softmax makes the couplings) and `scores` are options of `Candidate`.
     """
 
     def __init__(self, caller: Caller, layer: Layer | None = None, *, pair=None, scores=None):
@@ -49,7 +49,7 @@ class Capsules:
 
     @cached_property
     def layer(self) -> Layer:
-        """Its recorded routing, that of the classes; SkippedError if there is none."""
+        """The recorded routing of this layer; SkippedError if there is none."""
         recorded, classes = self.caller.recorded, self.caller.classes
         own = [layer for layer in recorded.layers if layer.parents == classes]
         if not own:
@@ -64,7 +64,7 @@ class Capsules:
         return layer
 
     def require_capsules(self) -> None:
-        """Raise ValueError if no layer of the network is routed, as far as can be seen."""
+        """Raise ValueError if no routed layer is found in the network."""
         try:
             recorded = self.caller.recorded
         except Exception:  # the checks say what is wrong
@@ -90,7 +90,7 @@ class Capsules:
                 )
             chosen(own, flow, self.pair)
         sizes = {n for tensor in tensors(output) for n in tensor.shape[1:]}
-        # an axis of the classes without a layer of theirs: they are routed in an unknown way
+        # if the output has an axis of the classes, they may be routed in an unknown way
         for layer in [] if own or classes in sizes else reversed(known):
             if layer.parents in sizes:
                 raise ValueError(f"expected {classes} classes, the network has {layer}")
@@ -102,7 +102,7 @@ class Capsules:
 
     @property
     def routed(self) -> bool:
-        """Whether a softmax weighs votes."""
+        """Whether a softmax that weights votes was found."""
         try:
             return bool(self.rounds)
         except SkippedError:
@@ -110,20 +110,20 @@ class Capsules:
 
     @cached_property
     def before(self) -> list[Capsules]:
-        """Routed layers that this one's votes are made of, and whose couplings can be read."""
+        """Earlier routed layers that lead to this one, and whose couplings can be read."""
         if not self.routed:
             return []
         others = [
             Capsules(self.caller, layer)
             for layer in self.trial.others
-            if len(layer.rounds) > 1  # one iteration alone may be a part of a layer
+            if len(layer.rounds) > 1  # a single iteration may be a part of a layer
             and layer.leads_to(self.layer, self.trial.flow)
         ]
-        return [one for one in others if one._couples()]
+        return [one for one in others if one._has_couplings()]
 
     @cached_property
     def own_look(self) -> Callable | None:
-        """The network's own `look`, which is asked where no softmax weighs votes."""
+        """The network's own `look`, which is used if no softmax weights votes."""
         owner = self.caller.network if self.caller.way == "look" else self.caller.wrapper
         return getattr(owner, "look", None)
 
@@ -134,20 +134,20 @@ class Capsules:
 
     @cached_property
     def wrapped(self) -> Wrapped:
-        """Taps for primary capsules, votes, couplings and poses; not verified as by `wrap`."""
+        """The network with taps for capsules, votes and couplings; unlike `wrap`, not verified."""
         network, recipe = self.caller.network, self.caller.recipe
         options = wrapping.Options(scores=self.scores)
         return Wrapped(network, recipe, wrapping.capsules(network, recipe, self.trial, options))
 
     def taps(self, *keep: str) -> list[Tap]:
-        """Return the taps that read these parts; SkippedError if one cannot be read."""
+        """Return the taps that read these parts; SkippedError if one is not found."""
         taps = taps_of(self.wrapped.inferred.readers, keep)
         if missing := set(keep) - {tap.part for tap in taps}:
             raise SkippedError(f"{', '.join(sorted(missing))} not found in the pass")
         return taps
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
-        """Return parts of a pass, named as in `capsviz.trace`."""
+        """Return parts of a forward pass, named as in `capsviz.trace`."""
         self.caller.require_time()
         if not self.routed and self.own_look is not None:
             values = self.own_look(images, keep=keep)
@@ -163,39 +163,39 @@ class Capsules:
         return self.look(images, "poses")["poses"][-1]
 
     def with_sums(self, change, images: Tensor, part: str, iterations=None) -> list[Tensor]:
-        """Return "poses" or "couplings" of each iteration, if sums of votes are `change(sums)`.
+        """Return "poses" or "couplings" of each iteration, with `change(sums)` for sums of votes.
 
-        The sums of the first `iterations` are changed, or all. One line of code that runs all
-        iterations changes those of all.
+        By default the sums of all iterations are changed, else those of the first `iterations`. If
+        one line of code runs all iterations, all are changed.
         """
         totals = [one.total for one in self.rounds[:iterations]]
         return self.caller.changed(totals, change, images, self.taps(part))[1][part]
 
     @cached_property
     def by_length(self) -> bool:
-        """Whether the length of a pose stands for presence: it is at most 1 for large sums."""
+        """Whether the length of a pose encodes presence: it is at most 1 for large sums."""
         if not self.routed:
             return False
-        with self.caller.still():
+        with self.caller.evaluating():
             poses = self.with_sums(lambda total: 1e6 * total, self.caller.images(3), "poses")
         large = poses[-1].norm(dim=-1)
         return bool((large.isfinite() & (large < 1.01)).all())
 
-    def _couples(self) -> bool:
-        """Return whether couplings sum to 1 over parents, of each position, or over children."""
+    def _has_couplings(self) -> bool:
+        """Return whether couplings sum to 1 over children, or over parents at each position."""
         try:
-            with self.caller.still():
+            with self.caller.evaluating():
                 couplings = self.look(self.caller.images(3), "couplings")["couplings"][-1]
-        except Exception:  # anything that cannot be read
+        except Exception:  # couplings cannot be read
             return False
         over_children = float((couplings.cpu().double().sum(1) - 1).abs().max()) <= ROUNDED
         return over_children or positions(couplings) is not None
 
 
 def positions(couplings: Tensor) -> int | None:
-    """Return at how many positions couplings (B, I, J) sum to 1 over the parents; None if nowhere.
+    """Return Q if couplings (B, I, J) sum to 1 over the parents at each of Q positions, else None.
 
-    It is 1 for a fully connected layer; a convolutional one chooses at each position.
+    Q is 1 for a fully connected layer.
     """
     sums = couplings.cpu().double().sum(2)
     count = max(1, round(float(sums.mean())))
@@ -204,19 +204,19 @@ def positions(couplings: Tensor) -> int | None:
 
 
 def squeezed(tensor: Tensor) -> Tensor:
-    """Return it without axes of size 1, except the first."""
+    """Return a tensor without axes of size 1, except the first."""
     return tensor.reshape([*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1)])
 
 
 class PrimaryCapsules:
-    """The capsules whose votes a routed layer weighs."""
+    """The capsules whose votes a routed layer combines."""
 
     def __init__(self, above: Capsules):
         self.above, self.caller = above, above.caller
 
     @cached_property
     def by_hand(self) -> Callable | None:
-        """Images -> capsules (B, I, D), if `wrap` was given `children=`."""
+        """Function images -> capsules (B, I, D), if `wrap` was given `children=`."""
         wrapper = self.caller.wrapper
         if not isinstance(wrapper, Wrapped):
             return None
@@ -226,7 +226,7 @@ class PrimaryCapsules:
 
     @cached_property
     def source(self) -> tuple[Flow, Port | None]:
-        """A recorded pass, and the event that makes the capsules in it."""
+        """A recorded pass, and the output of the event in it that makes the capsules."""
         images, output, flow, *_ = self.caller.recorded
         if (by_hand := self.by_hand) is not None:
             recorder = Recorder(self.caller.network)
@@ -242,19 +242,19 @@ class PrimaryCapsules:
 
     @cached_property
     def features(self) -> list[Event]:
-        """The last convolutions, products with weights, or normalisations before the capsules."""
+        """Last convolutions, products with weights, or normalisations before the capsules."""
         return last_before(*self.source)
 
     def between(self) -> list[Event]:
         """Return the events from the features to the capsules."""
         features, (flow, port) = self.features, self.source
-        assert port is not None  # what has features is made by an event
+        assert port is not None  # or there would be no features
         before = {port[0]} | flow.ancestors(port[0])
         after = set().union(*(flow.descendants(event.index) for event in features))
         return [event for event in flow.events if event.index in before & after]
 
     def below(self) -> Layer | None:
-        """Return the routed layer that makes these capsules; None for primary capsules proper."""
+        """Return the routed layer that makes these capsules; None for primary capsules."""
         between = {id(event) for event in self.between()}
         recorded = self.above.trial if self.above.routed else self.caller.recorded
         made = (
@@ -265,12 +265,12 @@ class PrimaryCapsules:
     def of(self, change: Change, images: Tensor, events: list[Event] | None = None) -> Tensor:
         """Return the capsules (B, I, D) made of `change(features)`, in the network's own order.
 
-        With `events`, their results are changed in place of the features.
+        With `events`, the results of these are changed instead of the features.
         """
         events = self.features if events is None else events
         shapes = {tuple(event.outputs[0].shape[1:]) for event in events}
 
-        def own(tensor):  # one line may run all layers of an nn.Sequential
+        def own(tensor):  # the line of an event may run other layers of an nn.Sequential, too
             return change(tensor) if tuple(tensor.shape[1:]) in shapes else tensor
 
         taps = self.above.taps("primary") if self.above.routed and self.by_hand is None else []
@@ -282,7 +282,7 @@ class PrimaryCapsules:
         return readings["primary"][-1] if taps else output["primary"]
 
     def lengths(self, scale: float, events: list[Event] | None = None) -> Tensor:
-        """Return lengths (B, I) for random features, or results of `events`, of that size."""
+        """Return lengths (B, I) for noise of this scale as features, or as results of `events`."""
         return self.of(noise(scale, seed=2), self.caller.images(7), events).norm(dim=-1)
 
     @cached_property
@@ -297,11 +297,11 @@ class PrimaryCapsules:
 
     @cached_property
     def growth(self) -> float:
-        """How much longer they are for features a hundred times as large as those."""
+        """Factor by which lengths grow for features that are a hundred times larger still."""
         return self._growth(self.large, self.lengths(1e6))
 
     def squashed_earlier(self) -> bool:
-        """Return whether lengths stay the same however large the input of the features is."""
+        """Return whether lengths do not grow with the inputs of the features."""
         flow, _ = self.source
         ports = {port for e in self.features for port in flow.sources[e.index] if port is not None}
         try:
@@ -318,15 +318,15 @@ class PrimaryCapsules:
 
 
 def noise(scale: float = 1.0, *, seed: int) -> Change:
-    """Return a change to normal noise; with each call other noise."""
+    """Return a change that replaces a tensor by normal noise, drawn anew in each call."""
     generator = torch.Generator().manual_seed(seed)
     return lambda tensor: scale * torch.randn(tensor.shape, generator=generator).to(tensor)
 
 
 def _made_of_images(flow: Flow, event: Event, position: int) -> bool:
-    """Return whether the numbers of an input are made of the images, not only picked by them."""
+    """Return whether an input is computed from the images, not only indexed by them."""
     maker = flow.maker(event, position)
-    picked = maker is not None and maker.name in PICKING and not flow.from_images(maker, 0)
+    picked = maker is not None and maker.name in INDEXING and not flow.from_images(maker, 0)
     return not picked and flow.from_images(event, position)
 
 
@@ -335,7 +335,7 @@ def last_before(
 ) -> list[Event]:
     """Return the last convolutions, pools, products with weights or normalisations before a tensor.
 
-    Not a normalisation that only views follow: it stands in for the squash.
+    A normalisation that only views follow is left out: it replaces the squash.
     """
     queue, visited, events = [(port, True)], set(), []
     while queue:

@@ -11,11 +11,11 @@ class Report(NamedTuple):
 
     network: str
     verdicts: tuple[Verdict, ...]
-    notes: tuple[str, ...] = ()  # what weakens all verdicts
+    notes: tuple[str, ...] = ()  # warnings that concern all verdicts
 
     @property
     def failures(self) -> tuple[Verdict, ...]:
-        """The verdicts that are FAIL."""
+        """The failed checks."""
         return tuple(one for one in self.verdicts if one.status == "FAIL")
 
     @property
@@ -24,7 +24,7 @@ class Report(NamedTuple):
         return 1 if self.failures else 0
 
     def verdict(self, check: str) -> Verdict:
-        """Return the verdict of one check; ValueError for one that was not made."""
+        """Return the verdict of one check; ValueError if that check was not run."""
         for one in self.verdicts:
             if one.check == check:
                 return one
@@ -32,12 +32,12 @@ class Report(NamedTuple):
         raise ValueError(f"no verdict of '{check}', expected one of: {known}")
 
     def counts(self) -> str:
-        """Return how many verdicts there are of each status, as "1 FAIL, 26 PASS"."""
+        """Return the number of verdicts of each status, such as "1 FAIL, 26 PASS"."""
         count = Counter(one.status for one in self.verdicts)
         return ", ".join(f"{count[s]} {s}" for s in STATUSES if count[s])
 
     def text(self) -> str:
-        """Return a line for each verdict and a last one with the counts, for a terminal."""
+        """Return the report for a terminal: a line for each verdict, then the counts."""
         lines = []
         for one in self.verdicts:
             lines.append(f"{one.status:<7} {one.check}: {one.message}")
@@ -48,7 +48,7 @@ class Report(NamedTuple):
         return "\n".join([*lines, f"{self.network}: {self.counts()}"])
 
     def markdown(self) -> str:
-        """Return a page with a table, and a section for each failure."""
+        """Return the report as Markdown: a table, and a section for each failure."""
         lines = [f"# {self.network}", "", f"{self.counts()}.", ""]
         lines += [f"> {note}\n" for note in self.notes]
         lines += ["| status | check | measured | paper |", "|---|---|---|---|"]
@@ -61,6 +61,6 @@ class Report(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def as_dict(self) -> dict:
-        """Return it for JSON."""
+        """Return the report as a dictionary, for JSON."""
         verdicts = [one._asdict() for one in self.verdicts]
         return {**self._asdict(), "exit_status": self.exit_status, "verdicts": verdicts}

@@ -1,4 +1,4 @@
-"""What a check declares about itself, and what it finds: PASS, FAIL, WARN or SKIPPED."""
+"""Descriptions of checks, and their results: PASS, FAIL, WARN or SKIPPED."""
 
 import tomllib
 from collections.abc import Callable
@@ -10,28 +10,28 @@ STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 
 
 class About(NamedTuple):
-    """What a check declares about itself, whatever the network.
+    """Description of a check, which does not depend on the network.
 
-    It is `ABOUT` in the file of a check; those of `check` are in `texts.toml`.
+    A plug-in's file declares it as `ABOUT`; `texts.toml` has those of functions under `check`.
     """
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
     breaks: str  # what goes wrong in a network that fails
     fix: str
-    needs: str = "the network"  # what must be given
+    needs: str = "the network"  # inputs that the user must give
     after: tuple[str, ...] = ("not_repeatable",)  # checks whose failure makes this one meaningless
-    every_layer: bool = False  # made for each routed layer: `examine(candidate, layer)`
-    title: str = ""  # what is wrong with a network that fails; of a file, its first line
+    every_layer: bool = False  # run on each routed layer: `examine(candidate, layer)`
+    title: str = ""  # the mistake, as a sentence; for a plug-in the first line of its file
 
 
 class Judgement(NamedTuple):
-    """What a check finds in one network."""
+    """Result of a check for one network."""
 
     status: str  # one of STATUSES
     message: str
     numbers: dict[str, float]
     fix: str | None = None  # None: the fix that the check declares
-    stops: tuple[str, ...] | None = None  # checks that it makes meaningless; None: all `after` it
+    stops: tuple[str, ...] | None = None  # checks to skip after a failure; None: all `after` it
 
 
 class Check(NamedTuple):
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 
 
 def check(examine: Callable[..., Judgement]) -> Check:
-    """Return the check that a function makes; `texts.toml` says under its name what it is about."""
+    """Make a check of a function; `texts.toml` has its description under the function's name."""
     about = TEXTS[examine.__name__]
     after = tuple(about.pop("after", About._field_defaults["after"]))
     return Check(examine.__name__, About(**about, after=after), examine)
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
 
 
 class SkippedError(Exception):
-    """A check cannot be made; the text says why."""
+    """A check cannot be run; the text gives the reason."""
 
 
 class ApartError(SkippedError):
@@ -72,17 +72,17 @@ class ApartError(SkippedError):
 
 
 def passes(message: str, **numbers: float) -> Judgement:
-    """Return PASS, with the numbers that show it."""
+    """Return PASS, with the measured numbers."""
     return Judgement("PASS", message, numbers)
 
 
 def fails(message: str, **numbers: float) -> Judgement:
-    """Return FAIL: a mistake, with the numbers that show it."""
+    """Return FAIL: a mistake, with the measured numbers."""
     return Judgement("FAIL", message, numbers)
 
 
 def warns(message: str, **numbers: float) -> Judgement:
-    """Return WARN: unlike the paper, which may be intended."""
+    """Return WARN: a deviation from the paper that may be intended."""
     return Judgement("WARN", message, numbers)
 
 

@@ -1,1 +1,1 @@
-"""Commands that are not analyses: train, evaluate, redraw a figure from its numbers."""
+"""Commands that are not analyses, such as train, evaluate and redraw."""

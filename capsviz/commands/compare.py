@@ -17,12 +17,12 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
 
 @click.command(
     help=__doc__
-    + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
-    "result of an analysis, or a folder of results. Without any, everything shipped is compared. "
-    "Networks are looked up in the shipped results too. Numbers of several results stand side by "
-    "side in `capsviz redraw A.json B.json --table csv`.\n\nWith --paired, each PLACE is a quoted "
-    "glob of training runs of one recipe, or a folder of trained/seeds. Runs of equal seed are a "
-    "pair, and the first recipe is compared with each of the others."
+    + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card, a result "
+    "of an analysis, or a folder of results. Without any PLACE, everything shipped is compared. "
+    "The shipped results of each network are included. To print the numbers of several results "
+    "side by side, use `capsviz redraw A.json B.json --table csv`.\n\nWith --paired, each PLACE is "
+    "a quoted glob of training runs of one recipe, or a folder of trained/seeds. Runs with the "
+    "same seed are a pair, and the first recipe is compared with each of the others."
 )
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
 @click.option(
@@ -30,7 +30,7 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     multiple=True,
     metavar="NAME",
     callback=options.one_by_one,
-    help="Column to show; may be given several times. `all` shows all, and a wrong name lists "
+    help="Column to show; may be given several times. `all` shows all; a wrong name lists "
     "them. [default: data, runs, accuracy, inside, outside, parameters]",
 )
 @options.path_option(
@@ -46,12 +46,12 @@ capsviz compare --paired trained/seeds/mnist-slim-{dynamic,uniform}-10-epochs  #
     "--margin",
     type=click.FloatRange(0, min_open=True),
     metavar="POINTS",
-    help="With --paired: largest difference of accuracy that does not matter. [default: 0.05]",
+    help="With --paired: largest difference in accuracy that counts as equivalent. [default: 0.05]",
 )
 @writing.printed
 @writing.as_json
 def command(places, columns, output, paired, margin, printed, as_json):
-    """Print and write the table."""
+    """Print the table, and write it to files."""
     from capsviz.results import leaderboard
     from capsviz.results import paired as pairs
 
@@ -74,14 +74,15 @@ def command(places, columns, output, paired, margin, printed, as_json):
     table = leaderboard.table(places)
     if not table:
         raise ValueError(
-            "these results fill no column, or their networks are not known: name their cards, or "
-            "print several results side by side by `capsviz redraw A.json B.json --table csv`"
+            "these results have no column of the table, or belong to unknown networks: name the "
+            "cards of the networks, or print several results side by side by `capsviz redraw "
+            "A.json B.json --table csv`"
         )
     publish(table, names, output, KINDS, printed, as_json=as_json)
 
 
 def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *, as_json: bool):
-    """Print some columns of networks, or all as JSON; write and draw them where there is a stem."""
+    """Print some columns of networks, or all as JSON; with a stem, write and draw the table."""
     from capsviz import results
     from capsviz.results import house, leaderboard, tables
 
@@ -93,7 +94,7 @@ def publish(table, names, stem: Path | None, kinds: Sequence[str], look: dict, *
         click.echo(f"{tables.markdown(header, rows)}\n{caption}")
     if stem is None:
         return
-    for kind in kinds:  # pictures of earlier numbers
+    for kind in kinds:  # remove pictures of earlier numbers
         stem.with_name(f"{stem.name}.{kind}").unlink(missing_ok=True)
     paths = tables.write(stem, header, rows, caption)
     if leaderboard.measures(table, names):

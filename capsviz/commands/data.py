@@ -1,4 +1,4 @@
-"""Show what capsviz sees in a folder, a file or a data set, before a network is trained."""
+"""Show what capsviz reads from a folder, a file or a data set, before training a network."""
 
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ EXAMPLES = """
 capsviz data my_pictures  # 3 s
 capsviz data breastmnist.npz --save-figure sheet.png  # 3 s
 """
-ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
+ROWS, COLUMNS = 20, 8  # number of classes drawn, and of images of each
 
 
 @click.command(
     help=__doc__ + "\n\nSOURCE is a folder of class folders, a file of arrays (.npz, .npy, .csv, "
-    ".mat, .parquet), or the name of a data set. WARN lines name images and groups of file names "
-    "(patient07_1.png) that are both in training and test, uneven classes, empty images, different "
-    "depths, files of several pictures, and a range that is hardly used."
+    ".mat, .parquet), or the name of a data set. WARN lines report images and groups of file names "
+    "(patient07_1.png) that are in both training and test set, unbalanced classes, empty images, "
+    "different bit depths, files with several pictures, and a range that is hardly used."
 )
 @click.argument("source", required=False)
 @options.data_of("mnist")
@@ -30,7 +30,7 @@ ROWS, COLUMNS = 20, 8  # classes and images of each that are drawn
 @writing.force
 @writing.as_json
 def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen):
-    """Read all splits of one data set and say what they hold."""
+    """Read all splits of one data set, and print their contents."""
     from capsviz import data
 
     if source is not None:
@@ -59,7 +59,7 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
     lines += [*data.check(splits), *([f"WARN {absent}"] if absent else [])]
     if sheet is not None:
         if first.inputs:
-            raise ValueError(f"{first.name} has inputs that are no images: drop --save-figure")
+            raise ValueError(f"{first.name} has inputs that are not images: drop --save-figure")
         lines.append(drawn(first, sheet))
     if exported is not None:
         lines.append(export(splits, exported, chosen))
@@ -69,9 +69,9 @@ def command(source, dataset, data_dir, sheet, exported, force, as_json, **chosen
 
 
 def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str, Path | None]:
-    """Return data set and place that SOURCE stands for.
+    """Return the data set and the folder or file that SOURCE names.
 
-    ValueError for neither, and for an option that names another.
+    ValueError if SOURCE is neither, or contradicts --dataset or --data-dir.
     """
     from capsviz import data
     from capsviz.discovery import unknown
@@ -93,9 +93,9 @@ def named(source: str, dataset: str | None, data_dir: Path | None) -> tuple[str,
 
 
 def export(splits, path: Path, chosen) -> str:
-    """Write all splits and class names as arrays; return a line.
+    """Write all splits and class names as arrays; return a line about the file.
 
-    Parts and `truth` of a data set that has them are among the arrays.
+    The arrays include parts and `truth` if the data set has them.
     """
     import numpy as np
 

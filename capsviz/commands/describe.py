@@ -59,20 +59,20 @@ def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_j
 
 
 def _trained(checkpoint: str):
-    """Return name, network and batch size of a checkpoint."""
+    """Return name, network and batch size for a checkpoint."""
     from capsviz import checkpoint as checkpoints
     from capsviz.training.recipe import Recipe
 
     params = {param.name for param in click.get_current_context().command.params}
     if typed := options.typed(*params - {"checkpoint", "batch_size", "as_json"}):
         raise ValueError(f"--checkpoint fixes the network: drop {', '.join(typed)}")
-    model: Any = checkpoints.load(checkpoint)  # which gives it a card
+    model: Any = checkpoints.load(checkpoint)  # has a card
     batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
     return model.card.get("name", checkpoint), model, batch
 
 
 def _planned(recipe, data_dir, image_shape, classes, more, flags):
-    """Return name, network without weights, and batch size of a recipe."""
+    """Return name, network without weights, and batch size for a recipe."""
     import torch
 
     from capsviz.nn import models

@@ -8,8 +8,8 @@ EXAMPLES = """
 capsviz evaluate --checkpoint mnist --n 1000  # 5 s; all 10,000 images 15 s
 """
 
-MANY = 20  # classes: of more, only the worst are printed
-WIDE = 10  # letters of a class name, at most, as the heading of a column
+MANY = 20  # classes; if there are more, only the worst are printed
+WIDE = 10  # longest class name that can head a column
 
 
 @click.command(help=__doc__)
@@ -122,7 +122,10 @@ def _confusion(about: dict, classes) -> list[str]:
 
 
 def _recalls(about: dict, classes) -> list[str]:
-    """Return lines about the recall of classes, the lowest of many, and what they are taken for."""
+    """Return lines about the recall of classes, and which other classes are predicted for them.
+
+    If there are many classes, only those with the lowest recall are listed.
+    """
     rows, width = list(about["per_class"].items()), max(5, *map(len, classes))
     lines = ["recall of each class: share of its images in which it is predicted"]
     if len(rows) > MANY:

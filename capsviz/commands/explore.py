@@ -20,8 +20,8 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
 @click.option(
     "--compare",
     metavar="NAME|FILE",
-    help="Any network for the same images, to compare it with. [default: the second --network, or "
-    "one trained on the same data]",
+    help="Network to compare with on the same images. [default: the second --network, or one "
+    "trained on the same data]",
 )
 @options.own_network(multiple=True)
 @options.data_of("mnist, or the embedded digits", "Data set of the first --network.")
@@ -38,7 +38,7 @@ capsviz explore --host 0.0.0.0  # 10 s, for a class in the same network
     default="127.0.0.1",
     show_default=True,
     help="Address of the page: this machine alone, or 0.0.0.0 for its network, too. The page then "
-    "asks for a user and a password, which the command prints. For a large room use `make "
+    "asks for a user name and a password, which the command prints. For many visitors use `make "
     "playground`, which computes in each visitor's browser.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
@@ -53,7 +53,7 @@ def command(port, host, browser, **chosen):
 
     choice = open_choice(**chosen)
     port = serve.free_port(port, host)
-    torch.set_num_threads(1)  # a pass takes 11 ms on one; the other cores serve other visitors
+    torch.set_num_threads(1)  # a pass takes 11 ms on one core; the others serve other visitors
     if choice.notice:
         click.echo(choice.notice, err=True)
     from capsviz.explorer.page import Page

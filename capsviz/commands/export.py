@@ -8,7 +8,7 @@ from capsviz.cli import naming, options, writing
 
 KINDS = {"onnx": ".onnx", "torch": ".pt2", "steps": "", "folder": ""}
 PARTS = ("lengths", "poses", "couplings", "votes", "primary", "reconstruction")
-IMAGES = 16  # on which file and network are compared
+IMAGES = 16  # used to compare the file with the network
 EXAMPLES = """
 capsviz export --checkpoint digits --to onnx                   # 15 s
 capsviz export --checkpoint digits --to onnx --part couplings  # 15 s
@@ -19,17 +19,17 @@ capsviz export --checkpoint mnist --to folder                  # 3 s
 
 @click.command(
     help=__doc__ + "\n\nONNX and torch.export take float32 images (batch, C, H, W) in [0, 1], of "
-    "any batch size. Outputs of ONNX are named as the parts, and its metadata hold the names of "
-    "the classes. Couplings and poses are those of the last iteration. Steps are ONNX files that "
-    "make votes, route them, route them with given couplings, and decode. A folder holds "
-    "model.safetensors, its card, config.json and README.md, and is opened by capsviz.load. "
-    "No images are needed: without them, outputs are compared on random ones."
+    "any batch size. ONNX outputs have the names of the parts, and the metadata hold the names of "
+    "the classes. Couplings and poses are those of the last iteration. --to steps writes one ONNX "
+    "file each to make votes, route them, route them with given couplings, and decode. --to folder "
+    "writes model.safetensors, its card, config.json and README.md; capsviz.load opens it. "
+    "If there are no test images, outputs are compared on random ones."
 )
 @options.inputs
 @click.option("--to", "kind", type=click.Choice(list(KINDS)), required=True, help="What to write.")
 @click.option(
     "--part", "parts", multiple=True, type=click.Choice(PARTS), default=("lengths", "poses"),
-    show_default=True, help="Outputs, named as the parts of a trace; may be given several times.",
+    show_default=True, help="Output, named as in a trace; may be given several times.",
 )  # fmt: skip
 @options.path_option("--output", help="File or folder. [default: runs/export/NAME]")
 @writing.force
@@ -61,6 +61,6 @@ def command(inputs, kind, parts, output, force):
     else:
         apart = export.to_file(opened.model, images, parts, path, onnx=kind == "onnx")
     if apart is None:
-        click.echo(f"wrote {path}: {names}; not compared, which needs onnxruntime")
+        click.echo(f"wrote {path}: {names}; not compared with PyTorch: that needs onnxruntime")
     else:
         click.echo(f"wrote {path}: {names}; at most {apart:.1e} from PyTorch on {len(images)} {of}")

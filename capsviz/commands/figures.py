@@ -16,14 +16,14 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 @options.inputs
 @options.only
 @options.number(
-    f"Test images. [default: {USUAL:,}, {FEW} if each is evaluated dozens of times, at most 50 in "
-    "detect; or all if fewer]",
+    f"Test images. [default: {USUAL:,}; {FEW} if each is evaluated dozens of times; at most 50 in "
+    "detect; all if there are fewer]",
 )
 @options.example
 @options.seed
 @writing.figure
 def command(only, n, digit, index, seed, figure, inputs):
-    """Draw the set; one figure that fails does not lose the others."""
+    """Draw the set; if one figure fails, the others are still drawn."""
     from capsviz.files import locked
     from capsviz.results import house, sets
 

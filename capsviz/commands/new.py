@@ -8,7 +8,7 @@ import click
 from capsviz import discovery
 from capsviz.cli import options
 
-KINDS = {  # package, and how what is new is used
+KINDS = {  # kind -> package, and a command that uses the plug-in
     "analysis": ("capsviz.analyses", "capsviz {command} --n 200"),
     "routing": ("capsviz.nn.routing", "capsviz train --routing {name}"),
     "dataset": ("capsviz.data", "capsviz train --dataset {name}"),
@@ -65,7 +65,7 @@ def command(kind, name, folder):
         path.write_text(text, encoding="utf-8")
         click.echo(f"wrote {path}", err=True)
     use = use.format(name=name, command=name.replace("_", "-"))
-    if kind != "analysis" or folder.resolve() != discovery.root():  # a checkout's own are found
+    if kind != "analysis" or folder.resolve() != discovery.root():  # found without the variable
         click.echo(f"export CAPSVIZ_PLUGINS={shlex.quote(str(folder.absolute()))}")
     click.echo(use)
     test = folder / "tests" / f"test_{name}.py"

@@ -47,7 +47,7 @@ def command(epochs, limit, hidden, seed, output, inputs):
     output = output or primary_decoder.default_folder(loaded.name)
     path = output / primary_decoder.file_name(loaded.name)
     if path.exists():
-        raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
+        raise ValueError(f"'{path}' exists already: delete it, or choose another --output")
     path.parent.mkdir(parents=True, exist_ok=True)
     decoders, record = primary_decoder.fit(
         model, training, validation, epochs=epochs, hidden=hidden, seed=seed,

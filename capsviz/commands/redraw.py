@@ -10,7 +10,7 @@ from capsviz.cli import naming, options, writing
 from capsviz.cli.analysis import list_panels
 
 TABLES = ("csv", "md", "tex")
-BESIDE = ("manifest.json", "runs.json")  # what folders of results hold, too
+BESIDE = ("manifest.json", "runs.json")  # files in folders of results that are not results
 EXAMPLES = """
 capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
@@ -19,13 +19,13 @@ capsviz redraw runs/figures --table csv > numbers.csv                      # 5 s
 
 
 @click.command(
-    help=__doc__ + "\n\nFILES are results (NAME.json), or folders of them. --table csv writes the "
-    "numbers of several files as one table; others have the file above each table."
+    help=__doc__ + "\n\nFILES are results (NAME.json), or folders of them. For several files, "
+    "--table csv prints one table, md and tex one table for each file."
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.path_option("--output", folder=True, help="Folder to write to. [default: the file's own]")
 @writing.formats
-@click.option("--width", help="single, double or inches. [default: as it was made]")
+@click.option("--width", help="single, double or inches. [default: that of the original]")
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
 )
@@ -46,14 +46,14 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
     drawn = ("output", "formats", "width", "latex", "venue", "rc", "font", "force", "panel")
     if table and (idle := options.typed(*drawn)):
         raise ValueError(f"--table draws nothing: drop {', '.join(idle)}")
-    house.width_for(width or "double", venue)  # refuses a wrong one
+    house.width_for(width or "double", venue)  # ValueError for an invalid width
     files = [one for path in files for one in _files_of(path)]
     if table == "csv":
         click.echo(numbers.to_csv({p: results.read_result(p)[0] for p in files}), nl=False)
         return
     places = [(output or path.parent) / path.stem for path in files]
     if not (table or latex) and (twice := [str(p) for p, n in Counter(places).items() if n > 1]):
-        raise ValueError(f"several of these files would be drawn as {twice[0]}: name one at a time")
+        raise ValueError(f"several files would be drawn as {twice[0]}: redraw them one at a time")
     for path in files:
         result, about = results.read_result(path)
         analysis = contract.of_result(about["analysis"], type(result).__name__)
@@ -83,7 +83,7 @@ def command(files, output, formats, width, latex, table, panel, venue, rc, font,
                 inches = house.inches(size)
                 column = house.column(venue)
                 lines = _environments(stem, result, about, kinds, inches, column, some)
-                click.echo("\n".join([*lines]))
+                click.echo("\n".join(lines))
             else:
                 old = about.get("look", {})
                 with house.look(rc or old.get("rc"), font or old.get("font")):
@@ -112,9 +112,9 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _environments(stem, result, about, kinds, inches, column, panel):
-    """Yield LaTeX for every picture of a result, and a `%` line before the first.
+    """Yield LaTeX for every picture of a result, after a comment line with the required package.
 
-    Without `kinds` it includes the file that exists, PDF rather than PNG.
+    Without `kinds`, the existing file is included, PDF rather than PNG.
     """
     from capsviz import results
     from capsviz.results.tables import environment

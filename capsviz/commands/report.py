@@ -6,7 +6,7 @@ import click
 
 from capsviz.cli import naming, options, writing
 
-USUAL = 200  # images of a statistic: a report has many statistics
+USUAL = 200  # images for each statistic, of which a report has many
 EXAMPLES = """
 capsviz report --checkpoint digits --only routing,rotate  # about 10 s
 capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 s
@@ -24,7 +24,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 )
 @writing.force
 def command(networks, n, only, digit, index, seed, output, force):
-    """Compute, and write the page."""
+    """Compute the results, and write the page."""
     from capsviz.files import write_text
     from capsviz.results import report as reports
 
@@ -48,7 +48,7 @@ def command(networks, n, only, digit, index, seed, output, force):
 
 
 def _opened(values: dict) -> list:
-    """Return the networks that were named; without any, the one of the data set."""
+    """Return the named networks; without any, the default network of the data set."""
     named = values["first"] or values["others"] or values["network"]
     opened = options.open_networks(values, capsules=False, whole=True)
     return opened if named else opened[:1]

@@ -18,14 +18,15 @@ capsviz reproduce iterations --epochs 2 --seeds 1  # hours; use a GPU
 """
 
 FOLDER = Path("runs/reproduce")
-PRINT = ("compare", "reproduce")  # commands that write nothing
+PRINT = ("compare", "reproduce")  # commands that write no files
 OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
 
 
 @click.command(
     help=__doc__
-    + "\n\nNAME is a table, or the number of a finding, which is measured with shipped "
-    "weights; for other runs the training commands are printed. Without NAME all are listed."
+    + "\n\nNAME is a table or the number of a finding. A finding is measured with shipped weights; "
+    "for runs whose weights are not shipped, the training commands are printed. Without NAME, all "
+    "tables and findings are listed."
 )
 @click.argument("table", metavar="[NAME]", required=False)
 @click.option(
@@ -56,7 +57,7 @@ OF_TRAINING = ("batch_size", "schedule", "precision", "limit", "data_dir", "devi
 @options.device
 @writing.as_json
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
-    """Run and gather one table."""
+    """Train or measure the rows of one table, and print it."""
     from capsviz import discovery
     from capsviz.experiments import reproduce, reproduced, reproductions
     from capsviz.files import locked
@@ -107,7 +108,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
     if not leads:
         return
     writes = folder is not None or not show
-    place = where / "tables"  # a task that gathered earlier must not write over one with more runs
+    place = where / "tables"  # locked: an earlier task must not overwrite a table with more runs
     with locked(place, "writing a table", wait=True) if writes else nullcontext():
         header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
         if writes:
@@ -121,7 +122,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
 
 
 def _measure(number: str, folder: Path, *, show: bool) -> None:
-    """Run the commands of a finding one after another, and print what else was trained for it."""
+    """Run the commands of a finding one after another, and print its training commands."""
     from capsviz.experiments import reproduced
 
     one, failed = reproduced.finding(number), []

@@ -1,7 +1,7 @@
 """Measure robustness to affine maps, rotations, corruptions and attacks, in one table.
 
 Each is measured by its own command, which writes its figures and numbers to the same folder.
-Results that are there already are reused.
+Existing results are reused.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ capsviz robustness mnist mnist-attention mnist-resnet --n 1000  # about 18 min
 
 
 @click.command(help=__doc__)
-@options.number("Test images. [default: those of each command]")
+@options.number("Test images. [default: that of each command]")
 @writing.as_json
 @writing.figure
 @options.networks
 @click.pass_context
 def command(context, n, as_json, figure, networks):
-    """Measure what is not there yet, and print, write and draw one table."""
+    """Measure missing results, then print, write and draw one table."""
     from capsviz.results import leaderboard
 
     folder = figure["output"]
@@ -43,7 +43,7 @@ def command(context, n, as_json, figure, networks):
 
 
 def _measured(context: click.Context, name: str, folder: Path) -> tuple[Any, dict]:
-    """Return what an analysis finds in these networks, as it is written; run it if it is not."""
+    """Return the stored result of an analysis for these networks; run the analysis if needed."""
     from capsviz import results
 
     assert context.parent is not None and isinstance(context.parent.command, click.Group)
@@ -57,8 +57,8 @@ def _measured(context: click.Context, name: str, folder: Path) -> tuple[Any, dic
     if path is None:
         with contextlib.redirect_stdout(sys.stderr):
             other.invoke(inner)
-        path = naming.repeated(folder, name, naming.identity(inner))  # data were downloaded, maybe
+        path = naming.repeated(folder, name, naming.identity(inner))  # it may have downloaded data
         assert path is not None
     else:
-        writing.line(f"{name} is kept: {path}")
+        writing.line(f"{name}: reusing {path}")
     return results.read_result(path)

@@ -14,7 +14,7 @@ capsviz train digits  # about 1 min
 capsviz train mnist  # about 2 hours
 """
 
-SECTIONS = {  # of the help text, each by its first option
+SECTIONS = {  # first option of each section of the help text -> its title
     "dataset": "Data",
     "model": "Network",
     "epochs": "Optimisation",
@@ -76,7 +76,7 @@ class Sectioned(click.Command):
 
 
 def _options(rows):
-    """Return a decorator for options of which None leaves the recipe as it is."""
+    """Return a decorator for options whose default, None, keeps the value of the recipe."""
     made = []
     for names, kind, text in rows:
         how = {"type": kind} if kind in (int, float) else {}
@@ -105,7 +105,7 @@ def _options(rows):
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on from the last finished epoch in --output, or start if there is none.",
+    help="Resume from the last finished epoch in --output, or start if there is none.",
 )
 @click.option(
     "--save-every", type=int, metavar="N", help="Keep the weights of every Nth epoch in epochs/."

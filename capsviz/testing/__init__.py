@@ -1,4 +1,4 @@
-"""`assert_capsnet`, for the tests of your own project: a failed check fails the test."""
+"""`assert_capsnet`: run all checks in the tests of your own project."""
 
 from torch import nn
 
@@ -13,12 +13,12 @@ def assert_capsnet(
     classes: int | None = None,
     **facts,
 ) -> Report:
-    """Return the report of all checks; AssertionError with its text if one fails.
+    """Run all checks and return the report; AssertionError with its text if one fails.
 
         def test_my_network_is_a_capsule_network():
             assert_capsnet(MyCapsNet(), image_shape=(1, 28, 28), classes=10)
 
-    `facts` as of `capsviz.checks.run`.
+    `facts` are passed to `capsviz.checks.run`.
     """
     __tracebackhide__ = True
     report = run(module, image_shape, classes, **facts)

@@ -1,9 +1,8 @@
-"""Look into a capsule network: everything worth seeing in a forward pass, by name.
+"""Record the internals of a capsule network in a forward pass, by name.
 
-`trace` runs a network over images, may replace its couplings, and returns a `Trace`. Any network
-that follows the protocol `Network` can be traced; `abilities` says which of its optional parts it
-has, and `capsviz.wrap` makes such a network of any other. Everything here works on the networks of
-capsviz, on wrapped ones and on hand-written ones alike.
+`trace` runs a network on images, optionally with other couplings, and returns a `Trace`. It works
+on any network that follows the protocol `Network`. `abilities` returns which of the optional parts
+a network has. `capsviz.wrap` turns a custom network into one that can be traced.
 """
 
 from capsviz.tracing.forward import CHUNK_IMAGES as CHUNK_IMAGES

@@ -1,4 +1,4 @@
-"""Evidence for a class: additive maps over positions, and in pixels."""
+"""Compute additive maps of the evidence for a class, over positions and in pixels."""
 
 from dataclasses import replace
 
@@ -11,23 +11,24 @@ from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
-OWN = Quantity("evidence", "the network's own evidence", "its sum", "its sum")  # without words
+# if the network gives evidence without a `quantity`
+OWN = Quantity("evidence", "the network's own evidence", "its sum", "its sum")
 
 
 def has_places(grid: tuple[int, int, int] | None) -> bool:
-    """Return whether children lie at several positions, so that there is a map to draw."""
+    """Return whether children lie at several positions, so that a map can be drawn."""
     return grid is not None and grid[1] * grid[2] > 1
 
 
 def quantity(traced: Trace) -> Quantity:
-    """Return what the evidence of a trace is, in words: by default the length along a pose."""
+    """Return a description of the evidence of a trace; by default, the length along a pose."""
     if traced.evidence is None:
         return ALONG_POSE
     return OWN if traced.quantity is None else traced.quantity
 
 
 def of_image(traced: Trace, index: int) -> Trace:
-    """Return what evidence is made of, of one image alone, as views."""
+    """Return a trace with the `PARTS` of one image alone, as views."""
     some = slice(index, index + 1)
     pieces = {name: getattr(traced, name) for name in PARTS}
     for name, value in pieces.items():
@@ -37,11 +38,11 @@ def of_image(traced: Trace, index: int) -> Trace:
 
 
 def of_children(traced: Trace, iteration: int = -1) -> Tensor:
-    """Return what each child adds to each parent, in float64: the `quantity` of a trace.
+    """Return the evidence that each child adds to each parent, in float64.
 
-    Where a routing has no decomposition of its own, that is c_ij (û_ij · v̂_j), c_ij being what the
-    votes are multiplied by and v̂_j the pose v_j / |v_j|: the sum over children is (Σ_i c_ij û_ij) ·
-    v̂_j exactly. (N, I, J), or (N, Q, I, J) of a layer with Q positions that see some children.
+    The shape is (N, I, J), or (N, Q, I, J) for a layer with Q positions that see some children.
+    By default it is c_ij (û_ij · v̂_j), with the factor c_ij of the votes and v̂_j = v_j / |v_j|;
+    its sum over children is (Σ_i c_ij û_ij) · v̂_j. A routing may define another decomposition.
     """
     if traced.evidence is not None:
         return traced.evidence[iteration].double()
@@ -52,21 +53,22 @@ def of_children(traced: Trace, iteration: int = -1) -> Tensor:
 
 
 def additive_map(traced: Trace, iteration: int = -1, *, position: int | None = None) -> Tensor:
-    """Return what each position of the children adds to each parent: `of_children`, over types.
+    """Return the evidence of each child position for each parent, summed over types.
 
     Parameters
     ----------
     traced     with `PARTS`, of a layer whose children have a grid.
-    iteration  of routing, an index.
-    position   of parents that see some children alone, row by row; None: all positions together.
+    iteration  index of the routing iteration.
+    position   number of one position of the parents, row by row, if they see only some children;
+               None: the sum over all positions.
 
     Returns
     -------
-    (N, J, rows, columns) double, which sums over positions to what the parent gets.
+    (N, J, rows, columns) double. The sum over child positions is the total evidence for a parent.
 
     Raises
     ------
-    ValueError  for children without positions, or a position that does not exist.
+    ValueError  if the children have no positions, or the position does not exist.
     """
     if traced.grid is None:
         raise ValueError("the children of this layer have no positions: there is no map")
@@ -79,7 +81,7 @@ def additive_map(traced: Trace, iteration: int = -1, *, position: int | None = N
 
 
 def at_children(parts: Tensor, links, position: int | None = None) -> Tensor:
-    """Add up parts of slots (N, Q, I, J), of all positions or one, by child: (N, count, J)."""
+    """Sum parts of slots (N, Q, I, J) by child, over all positions or at one: (N, count, J)."""
     child = links.child.to(parts.device)
     if position is not None:
         if not 0 <= position < len(child):
@@ -91,11 +93,11 @@ def at_children(parts: Tensor, links, position: int | None = None) -> Tensor:
 
 
 def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
-    """Return maps over positions (B, rows, columns) in pixels: (B, H, W) double.
+    """Convert maps over positions (B, rows, columns) to pixels: (B, H, W) double.
 
-    The value of a position is divided among the pixels of its receptive field, of
-    `fields_of_places`, in proportion to their brightness in the images (B, C, H, W), summed over
-    channels; equally if all are black. The sum stays the same.
+    The value of a position is divided among the pixels of its receptive field (`fields_of_places`)
+    in proportion to their brightness, summed over the channels of the images (B, C, H, W). If all
+    are black, it is divided equally. The total stays the same.
     """
     maps, brightness = maps.double(), images.double().sum(1)
     total = torch.einsum("rchw,bhw->brc", fields, brightness)
@@ -107,9 +109,9 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
 
 
 def fields_of_places(model) -> Tensor:
-    """Return the pixels in the field of each position: (rows, columns, H, W) double, 0 or 1.
+    """Return masks of the receptive fields of all positions: (rows, columns, H, W) double, 0 or 1.
 
-    ValueError for a network that does not say its grid, fields, or the shape of its images.
+    ValueError if the network does not declare its grid, receptive fields, or image shape.
     """
     able = abilities(model)
     if able.grid is None or able.image_shape is None or not able.has_receptive_fields:

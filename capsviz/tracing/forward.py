@@ -1,4 +1,4 @@
-"""Run a network over images, a chunk at a time, and keep what happened inside."""
+"""Run a network on images, a chunk at a time, and record its internals."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from capsviz.tracing.verification import verify_once
 from capsviz.validation import whole_number
 
 CHUNK_BYTES = 48 << 20  # of one chunk's trace; the temporaries of routing are a few times that
-CHUNK_IMAGES = 32  # at most: more are not faster, and take their memory; half, with votes
-DRAWN_IMAGES = 64  # whose control couplings an analysis draws at a time: of another number, others
-PASS_BYTES = 256 << 20  # of a forward pass: feature maps that no trace shows take memory too
+CHUNK_IMAGES = 32  # at most, half with votes: larger chunks take more memory and are not faster
+DRAWN_IMAGES = 64  # per draw of control couplings; another number would change the draws
+PASS_BYTES = 256 << 20  # of a forward pass, with feature maps that are not traced
 
 
 def trace(
@@ -34,41 +34,41 @@ def trace(
     iterations: int | None = None,
     seed: int = 0,
 ) -> Trace:
-    """Run a network and return what happened inside; the network is left as it was found.
+    """Run a network on images and return its internals; the network is left unchanged.
 
     Parameters
     ----------
     images      (N, C, H, W) float in [0, 1], on any device; for a network that was wrapped with
                 an `example`, inputs of its form.
-    layer       number of the routed layer to describe, as an index; -1: that of the classes.
+    layer       index of the routed layer; -1: the class capsules.
     keep        names of the parts to return; the votes are by far the largest. `primary` stands for
                 `children`, `lengths` for the activations after the last iteration. By default all
-                that the network has.
-    couplings   an intervention, in every iteration: "uniform", "random", "shuffled" or "matched",
-                as `capsviz.tracing.interventions` says, or a tensor (N, I, J) or (I, J). None
-                routes. With "shuffled" and "matched", entry r of the trace is of a run in which
-                every iteration has the couplings that replace those of iteration r.
-    iterations  of the routing of that layer, instead of its own.
-    seed        of random couplings.
+                parts that the network has.
+    couplings   couplings for every iteration: an intervention of `capsviz.tracing.interventions`
+                ("uniform", "random", "shuffled" or "matched"), or a tensor (N, I, J) or (I, J).
+                None: the network routes. With "shuffled" and "matched", entry r of the trace comes
+                from a run in which all iterations use the replaced couplings of iteration r.
+    iterations  number of routing iterations of that layer. By default its own.
+    seed        seed of random couplings.
 
     Raises
     ------
-    ValueError      for images that are not (N, C, H, W) in [0, 1], an unknown part or intervention,
-                    or what the network's `look` does not take or give.
-    NotFiniteError  a ValueError, for activations, poses, couplings, children or reconstructions
-                    that are NaN or infinite: the largest of them would be the first class.
-    MemoryError     if what is to be kept would not fit, with its size.
+    ValueError      if images are not (N, C, H, W) in [0, 1], if a part or intervention is unknown,
+                    or if the network's `look` does not support it.
+    NotFiniteError  a ValueError, if activations, poses, couplings, children or reconstructions are
+                    NaN or infinite. Otherwise, NaN would be predicted as the first class.
+    MemoryError     if the trace would not fit into memory; the message has its size.
     """
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
     parts = record.fields_of(keep)
     required = () if keep == KEEP else parts
     if keep == KEEP:
-        parts = (*parts, "last")  # for networks that show no activations inside
+        parts = (*parts, "last")  # for networks that give no activations of each iteration
     images = inputs_of(model, images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
     if layer != -1 and layer == len(abilities(model).grids) - 1:
-        layer = -1  # by another index: a network that shows one layer takes none
+        layer = -1  # a network with one layer may have no argument `layer`
     if iterations is not None:
         iterations = whole_number("routing iterations", iterations)
     options = {"layer": layer, "couplings": couplings, "iterations": iterations}
@@ -77,7 +77,7 @@ def trace(
 
 
 class _Pass:
-    """One layer of a network, looked at under one intervention."""
+    """Traces of one layer of a network, under one intervention."""
 
     def __init__(self, model, parts, *, layer, couplings, iterations, seed):
         if isinstance(model, str):
@@ -87,9 +87,9 @@ class _Pass:
             if abilities(getattr(model, "module", None)).has_capsules:  # of DataParallel and others
                 raise ValueError(f"a {type(model).__name__} holds the network: give its `.module`")
             raise ValueError(
-                f"a {type(model).__name__} does not say what is inside, by a `look`: where it has "
-                "capsules, capsviz.wrap(network, image_shape, classes) finds them; networks "
-                "without capsules can be evaluated and compared"
+                f"a {type(model).__name__} has no method `look` that shows its capsules: if it has "
+                "capsules, capsviz.wrap(network, image_shape, classes) finds them; without "
+                "capsules, it can only be evaluated and compared"
             )
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings
@@ -100,7 +100,7 @@ class _Pass:
         self.like = like_of(model)
 
     def over(self, images: Tensor, *, required: Sequence[str]) -> Trace:
-        """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
+        """Trace images (N, C, H, W); ValueError if the network lacks a required part."""
         verify_once(self.model, images)
         with inference(self.model):
             values = self.look(images[:1], record.names_for(self.parts))
@@ -141,11 +141,11 @@ class _Pass:
         record.require_finite_parts(joined, self.able.name)
         flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
         place = None
-        with suppress(ValueError):  # the network does not say where children lie
+        with suppress(ValueError):  # the positions of the children are unknown
             left, right, bottom, top = extent(self.model, self.layer)
             place = left, right, bottom, top
         return Trace(
-            images=images.detach().to("cpu", copy=True),  # which no later writing changes
+            images=images.detach().to("cpu", copy=True),  # later in-place changes have no effect
             grid=self.able.grids[self.layer],
             pose_shape=self.able.pose_shape or flat,
             links=values.get("links", self.able.links),
@@ -156,7 +156,7 @@ class _Pass:
         )
 
     def batches(self, images: Tensor, chunk: int):
-        """Yield the parts of the trace, a chunk of images at a time."""
+        """Yield the parts of the trace, one chunk of images at a time."""
         names = record.names_for(self.parts)
         own = None if self.couplings is None else self.own(images[:1])  # (R, 1, ...) of one image
         for start in range(0, len(images), chunk):
@@ -175,14 +175,14 @@ class _Pass:
             yield record.parts_from(values, self.parts)
 
     def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:
-        """Return what the network shows of a batch."""
+        """Return the output of the network's `look` for a batch."""
         options = dict(self.options)
         if couplings is not None:
             options["couplings"] = couplings.to(self.like)
         return self.model.look(images.to(self.like), keep=names, **options)
 
     def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
-        """Return what it shows with couplings (R, B, I, J): entry r with those of r."""
+        """Return the output of `look` with couplings (R, B, I, J), each entry r with entry r."""
         values = self.look(images, names, couplings[-1])
         per_iteration = [name for name in PER_ITERATION if name in names]
         if len(couplings) == 1 or not per_iteration:
@@ -201,13 +201,13 @@ class _Pass:
 
 
 def images_at_a_time(model, votes: bool = False) -> int:
-    """Return how many images a forward pass should take: half with votes, and fewer large ones."""
+    """Return the number of images for a forward pass: half with votes, and fewer if large."""
     most = CHUNK_IMAGES // (1 + votes)
     return min(most, max(1, PASS_BYTES // abilities(model).image_bytes))
 
 
 def fit_at_a_time(of_one: Tensor, copies: int = 1) -> int:
-    """Return of how many images to hold votes, or couplings, at a time, from those of one."""
+    """Return for how many images to hold votes or couplings at a time, given those of one."""
     return max(1, CHUNK_BYTES // (copies * _bytes(of_one)))
 
 

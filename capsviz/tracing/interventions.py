@@ -1,17 +1,18 @@
-"""Interventions on routing: couplings that replace a network's own, and how far they spread.
+"""Replace a network's couplings by controls, and measure how far couplings spread.
 
-    "uniform"   each child gives all parents the same: 1/J
-    "random"    uniform on the simplex over parents, another draw for each image
-    "shuffled"  the image's own couplings, exchanged among its children
-    "matched"   random, with each child's total and the standard deviation of the image's own
+    "uniform"   the same coupling to all parents: 1/J
+    "random"    uniform on the simplex over parents, drawn anew for each image
+    "shuffled"  the image's own couplings, permuted among its children
+    "matched"   random, with the sum of each child and the standard deviation of the image's own
 
-The first two ask whether routing differs from none. A child's couplings then sum to what they sum
-to in the first iteration; later sums are the same, except for max-min (smaller) and leaky routing.
-If the last iteration has one sum for all children and images, and the first another, as where
-responsibilities begin at 1, the last one's is used. Random couplings spread far wider than those of
-most networks (less wide than those of self-attention), so that what they spoil says little;
-"matched" and "shuffled" spread as widely as the network's own and give as much: only to which
-parents is changed.
+"uniform" and "random" test whether routing has an effect. The couplings of a child then sum to
+their sum in the first iteration. Later sums are equal, except for max-min (smaller) and leaky
+routing. If all children and images have one sum in the last iteration and another in the first, as
+in routings whose responsibilities begin at 1, the sum of the last is used.
+
+"random" couplings spread far wider than those of most networks (less than those of self-attention),
+so that a loss of accuracy says little. "matched" and "shuffled" keep the spread and the sums, and
+change only which parents get how much.
 """
 
 from collections.abc import Iterable
@@ -24,15 +25,16 @@ from capsviz.discovery import require_known
 from capsviz.nn.functional import random_couplings
 
 INTERVENTIONS = ("uniform", "random", "shuffled", "matched")
-SAME = 1e-4  # of what children give
+SAME = 1e-4  # relative tolerance of sums over parents
 OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
 def coupling_totals(couplings: Tensor) -> Tensor:
-    """Return what each child's couplings sum to over parents: (R, N, I, J) -> (I, 1) double.
+    """Return the sum of each child's couplings over parents: (R, N, I, J) -> (I, 1) double.
 
-    The sums are those of the first iteration, exactly 1 for couplings of 1/J; those of the last if
-    all children and images have one sum there, not of zeros and ones, and another in the first.
+    It is taken from the first iteration, and is exactly 1 for couplings of 1/J. The last iteration
+    is used if all children and images have the same sum there, but not in the first, and its
+    couplings are not all 0 or 1.
     """
     first, shares = couplings[0, 0].cpu(), couplings[-1].cpu().double()
     last, hard = shares.sum(-1), ((shares == 0) | (shares == 1)).all()
@@ -45,33 +47,31 @@ def coupling_totals(couplings: Tensor) -> Tensor:
 
 
 def even_couplings(own: Tensor) -> Tensor:
-    """Return uniform couplings (I, J): each child gives all parents the same (`coupling_totals`).
+    """Return uniform couplings (I, J), in the type of the network's `own` (R, N, I, J).
 
-    `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less;
-    in their type.
+    They are `coupling_totals` / J: 1/J, except for routings whose couplings do not sum to 1.
     """
     shape = own.shape[2:]
     return (torch.full(shape, 1 / shape[-1], dtype=own.dtype) * coupling_totals(own)).to(own.dtype)
 
 
 def coupling_sd(couplings: Tensor) -> Tensor:
-    """Return how far couplings deviate from uniform ones: (..., I, J) -> (...) double.
+    """Return the standard deviation of couplings from uniform ones: (..., I, J) -> (...) double.
 
-    It is the standard deviation over children and parents, 0 where each child gives all parents the
-    same.
+    Deviations are taken from the mean of each child, over children and parents.
     """
     own = couplings.double()
     return (own - own.mean(-1, keepdim=True)).square().mean((-2, -1)).sqrt()
 
 
 def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Tensor:
-    """Return couplings that replace those of B images.
+    """Return control couplings for B images.
 
     Parameters
     ----------
     kind       one of `INTERVENTIONS`.
-    own        (R, B, I, J) the network's; "uniform" and "random" look at the first image's alone.
-    generator  of the draws, the same number for each image.
+    own        (R, B, I, J) the network's own. "uniform" and "random" use only the first image's.
+    generator  random generator; every image takes the same number of draws.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
 
     Raises
     ------
-    ValueError  for another kind, or any but "uniform" for a layer that is not fully connected.
+    ValueError  for an unknown kind, or any but "uniform" for a layer that is not fully connected.
     """
     require_known("couplings", kind, INTERVENTIONS)
     if kind == "uniform":
@@ -100,8 +100,9 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
 
 
 def _matched(own: Tensor, draws: Tensor) -> Tensor:
-    """Return draws (B, I, J), moved towards uniform or one-hot ones until their standard
-    deviation is that of `own` (R, B, I, J), exactly; each child gives what it gives in `own`.
+    """Move draws (B, I, J) towards uniform or one-hot couplings to match `own` (R, B, I, J).
+
+    The result (R, B, I, J) has the standard deviation of `own`, and its sum for each child.
     """
     even = own.mean(-1, keepdim=True)
     draws = draws * own.sum(-1, keepdim=True)
@@ -109,16 +110,16 @@ def _matched(own: Tensor, draws: Tensor) -> Tensor:
     largest = one_hot(draws.argmax(-1), draws.shape[-1]) * draws.sum(-1, keepdim=True) - draws
     target = (own - even).square().mean((2, 3))
     a, b, c = ((x * y).mean((2, 3)) for x, y in ((away, away), (away, largest), (largest, largest)))
-    nearer = torch.where(a > 0, (target / a).sqrt().clamp_max(1), 0)  # times `away`; then this
-    further = (b.square() + c * (target - a).clamp_min(0)).sqrt() - b  # share of `largest`:
+    nearer = torch.where(a > 0, (target / a).sqrt().clamp_max(1), 0)  # factor of `away`
+    further = (b.square() + c * (target - a).clamp_min(0)).sqrt() - b  # factor of `largest` × c
     further = torch.where(c > 0, further / c, 0)
     return even + nearer[..., None, None] * away + further[..., None, None] * largest
 
 
 def of_some(couplings: Tensor, rows: slice, n: int, shape: Iterable[int]) -> Tensor:
-    """Select the couplings of some images, from (N, *shape) or (*shape) given for n images.
+    """Return the couplings of some of n images; those of shape (*shape) apply to all.
 
-    ValueError for couplings of another shape.
+    ValueError for couplings that are neither (n, *shape) nor (*shape).
     """
     shape = tuple(shape)
     if tuple(couplings.shape) not in ((n, *shape), shape):

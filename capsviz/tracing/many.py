@@ -1,4 +1,4 @@
-"""Couplings of many images, and pairs of images, for analyses that compare them."""
+"""Collect couplings of many images, and draw pairs of images, for analyses that compare them."""
 
 from functools import partial
 from math import prod
@@ -10,8 +10,8 @@ from capsviz.statistics.words import TIE
 from capsviz.tracing.forward import CHUNK_IMAGES, fit_at_a_time, trace
 from capsviz.tracing.interventions import even_couplings
 
-ROUNDS = 100  # of attempts to part pairs of equal class
-MOST = 64  # groups of children that have no positions
+ATTEMPTS = 100  # to separate pairs of images with equal predictions
+MAX_GROUPS = 64  # of children without positions
 
 
 def last_couplings(
@@ -19,8 +19,7 @@ def last_couplings(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return couplings (N, I, J) of the last iteration, uniform ones (I, J), and predictions (N,).
 
-    For another `layer` than the last the predictions are its parents; `iterations` replace the
-    network's own.
+    Predictions are the most active parents of the layer. `iterations` replaces the network's own.
     """
     own, predicted = [], []
     for batch in images.split(CHUNK_IMAGES):
@@ -36,9 +35,10 @@ def last_couplings(
 
 
 class OwnCouplings:
-    """Couplings of the last iteration of N images, by rows; of many images traced again each time.
+    """Couplings of the last iteration of N images, indexed by row.
 
-    `even` are uniform ones (I, J), `predicted` the predictions (N,).
+    If they are too large for memory, they are traced again each time. `even` are uniform couplings
+    (I, J), `predicted` the predictions (N,).
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None = None):
@@ -67,7 +67,7 @@ class OwnCouplings:
 
 
 def winners(activations: Tensor) -> Tensor:
-    """Return the class (...) of the largest activation (..., J); -1 where another is as large."""
+    """Return the class (...) of the largest activation (..., J); -1 for a tie."""
     largest, classes = activations.topk(min(2, activations.shape[-1]))
     first, second = largest[..., 0], largest[..., 1:]
     tied = (first[..., None] - second <= TIE * first.abs()[..., None]).any(-1)
@@ -75,7 +75,7 @@ def winners(activations: Tensor) -> Tensor:
 
 
 def require_all_to_all(couplings: Tensor) -> None:
-    """Raise ValueError for couplings of a layer whose positions see only some children."""
+    """Raise ValueError for couplings of a convolutional layer, whose parents see some children."""
     if couplings.dim() != 4:
         raise ValueError(
             "couplings are exchanged child by child, expected a layer in which all parents see all "
@@ -87,7 +87,7 @@ def couples(predicted: Tensor, generator: torch.Generator) -> Tensor:
     """Return random disjoint pairs (C, 2) of images with different predictions."""
     order = torch.randperm(len(predicted), generator=generator)
     pairs = order[: len(order) // 2 * 2].view(-1, 2)
-    for _ in range(ROUNDS):
+    for _ in range(ATTEMPTS):
         equal = predicted[pairs[:, 0]] == predicted[pairs[:, 1]]
         if not equal.any():
             break
@@ -102,7 +102,7 @@ def couples(predicted: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def of_like_class(predicted: Tensor) -> Tensor:
-    """Return for each image (N,) the next one predicted as the same class, or itself."""
+    """Return for each image (N,) the next one with the same prediction, or itself."""
     following = torch.arange(len(predicted))
     for k in predicted.unique():
         places = (predicted == k).nonzero().flatten()
@@ -111,14 +111,14 @@ def of_like_class(predicted: Tensor) -> Tensor:
 
 
 def groups(grid: tuple[int, int, int] | None, I: int) -> dict[str, Tensor]:
-    """Return the members of each group of I children, by kind of group: bool (G, I).
+    """Return masks bool (G, I) of groups of I children, by "types" and by "positions".
 
-    "types" and "positions", but no kind of one group. Children of no known position, or more than
-    `MOST` of a single one, are "children": groups of consecutive numbers, at most `MOST`.
+    A kind with a single group is left out. Children without a grid, or more than `MAX_GROUPS` at a
+    single position, are instead divided into at most `MAX_GROUPS` groups of consecutive "children".
     """
     each = torch.arange(I)
-    if grid is None or (prod(grid[1:]) == 1 and I > MOST):
-        numbers = {"children": each * min(I, MOST) // I}
+    if grid is None or (prod(grid[1:]) == 1 and I > MAX_GROUPS):
+        numbers = {"children": each * min(I, MAX_GROUPS) // I}
     else:
         places = prod(grid[1:])
         numbers = {"types": each // places, "positions": each % places}

@@ -1,7 +1,7 @@
-"""Measures of routing: pure functions of the parts of a trace.
+"""Compute measures of routing, as pure functions of the parts of a trace.
 
-Shapes as in `capsviz.tracing`: votes (B,I,J,E), couplings (R,B,I,J), poses (R,B,J,E). Factors, in
-the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
+Shapes are those of a `Trace`: votes (B,I,J,E), couplings (R,B,I,J), poses (R,B,J,E). The factors of
+the votes, `Trace.factors`, have the shape of couplings.
 """
 
 from math import log
@@ -20,21 +20,21 @@ INSIDE = ("votes", "couplings", "weights", "poses", "activations")  # parts of a
 
 
 def entropy(couplings: Tensor) -> Tensor:
-    """Return the entropy in nats of each child's couplings, H_i: (..., I, J) -> (..., I).
+    """Return the entropy H_i in nats of each child's couplings: (..., I, J) -> (..., I).
 
-    Couplings are normalised over parents first. What leaky routing withholds does not count, nor
-    do couplings below zero, which some routings can learn.
+    Negative couplings, which some routings can learn, are ignored. The others are normalised over
+    parents, so that the part that leaky routing withholds does not count.
     """
     shares = couplings.double().clamp_min(0)
     shares = shares / shares.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
-    most = log(couplings.shape[-1])  # rounding can pass it
+    most = log(couplings.shape[-1])  # rounding can exceed it
     return torch.special.entr(shares).sum(-1).clamp_max(most)
 
 
 def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
     """Return means over the positions of each capsule type: (..., I, J) -> (..., types, J).
 
-    Without a grid each child is a type of its own.
+    Without a grid, each child counts as one type.
     """
     return couplings if grid is None else couplings.unflatten(-2, grid).mean((-3, -2))
 
@@ -42,8 +42,8 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     """Return the mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
 
-    A coupling below zero, which some routings can learn, reverses its vote: the cosine is that
-    of what arrives, c_ij û_ij, and its weight |c_ij|.
+    A negative coupling, which some routings can learn, reverses its vote: the cosine is that of
+    c_ij û_ij, with the weight |c_ij|.
     """
     tiny = torch.finfo(votes.dtype).tiny
     along = torch.einsum("bije,rbje->rbij", votes, normalize(poses, dim=-1))
@@ -55,13 +55,13 @@ class Evidence(NamedTuple):
     """Evidence in one image, for J classes, after the last iteration."""
 
     maps: np.ndarray | None  # (J, rows, columns); None: no positions
-    types: np.ndarray | None  # (types, J) without positions; without a grid (I, J)
+    types: np.ndarray | None  # (types, J) without positions; (I, J) without a grid
     sums: np.ndarray  # (J,) over all children
-    quantity: dict[str, str] | None  # what it is, in words; None: `ALONG_POSE`
+    quantity: dict[str, str] | None  # description of the evidence; None: `ALONG_POSE`
 
 
 def evidence_of(traced: Trace) -> Evidence:
-    """Return the evidence of the first image of a trace, by its routing's own decomposition."""
+    """Return the evidence of the first image of a trace, as decomposed by its routing."""
     own, parts = traced.evidence is not None, evidence.of_children(traced)[0]
     maps = types = None
     if has_places(traced.grid) and traced.extent is not None:
@@ -73,13 +73,13 @@ def evidence_of(traced: Trace) -> Evidence:
 
 
 def by_parent_type(traced: Trace) -> Trace:
-    """Return what each child gives and adds to all parents of a type, as if they were one.
+    """Merge the parents of each type over all positions of a layer with `links`.
 
-    Couplings (R, N, I, types) are what a child gives to the parents of a type at all positions that
-    see it, as a share of all it gives, where a coupling below zero counts by its size; evidence (R,
-    N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over positions.
-    What has no such sum is not there: votes, poses. Rows of children without parents are zero. The
-    trace has `INSIDE` and its evidence, of a layer with `links`.
+    `traced` needs the parts `INSIDE`. The result has:
+        couplings    (R, N, I, types), sums over the positions that see a child, divided by the sum
+                     of their absolute values over types; zero for children without parents
+        evidence     (R, N, I, types), sums over positions
+        activations  (R, N, types), means over positions
     """
     couplings, links = traced.require("couplings"), traced.links
     shares = torch.stack([evidence.at_children(one.double(), links) for one in couplings])
@@ -100,7 +100,7 @@ def by_parent_type(traced: Trace) -> Trace:
 def mean_agreement(traced: Trace) -> Tensor:
     """Return the mean cosine of votes and pose over children and positions: (R, N, J).
 
-    It is weighted by couplings, as `agreement`, also of layers with `links`.
+    It is weighted by couplings, as in `agreement`, and supports layers with `links`.
     """
     votes, couplings, poses = (traced.require(one) for one in ("votes", "couplings", "poses"))
     if traced.links is None:
@@ -113,7 +113,7 @@ def mean_agreement(traced: Trace) -> Tensor:
 
 
 def input_norms(traced: Trace) -> Tensor:
-    """Return |s_j|, the norm of a parent's input before any bias, a mean over positions: (N, J)."""
+    """Return the norm |s_j| of parents' inputs without bias, averaged over positions: (N, J)."""
     assert traced.votes is not None and traced.factors is not None
     votes, factors = traced.votes.double(), traced.factors[-1].double()
     norms = torch.einsum("...ij,...ije->...je", factors, votes).norm(dim=-1)
@@ -121,10 +121,7 @@ def input_norms(traced: Trace) -> Tensor:
 
 
 def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Tensor) -> Tensor:
-    """Return means over the positions of each child type, of `linked` children (I,) alone.
-
-    As `by_type`: (..., I, J) -> (..., types, J).
-    """
+    """Return means over the `linked` children (I,) of each type: (..., I, J) -> (..., types, J)."""
     share = by_type(linked[:, None].to(couplings.dtype), grid)
     return by_type(couplings * linked[:, None], grid) / share.clamp_min(1e-12)
 

@@ -1,9 +1,9 @@
-"""Needs of an analysis, and measures that follow from the definition of a routing.
+"""Check whether a network fits the needs of an analysis, and list measures fixed by a routing.
 
-An analysis names its needs: parts of a trace, "grid" (its children have positions), "decode",
-"iterations" (another number can be asked for), "interventions" (couplings can be replaced) and
-"from_children" (children can be replaced). With none at all, scores are enough, and networks
-without capsules will do. `required` adds classes, and images unless it has `any_input`.
+Needs are parts of a trace, "grid" (children have positions), "decode", "iterations" (their number
+can be changed), "interventions" (couplings can be replaced) and "from_children" (children can be
+replaced). An analysis without needs uses only scores, so that networks without capsules suffice.
+`required` adds "classes", and "images" unless the analysis has `any_input`.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,18 @@ from capsviz.tracing.network import abilities
 from capsviz.tracing.record import ALIASES, KEEP
 
 WORDS = {
-    "images": "images to look at (its inputs are others)",
-    "classes": "classes (its capsules are others)",
+    "images": "images (its inputs are of another kind)",
+    "classes": "classes (its capsules are not classes)",
     "capsules": "capsules",
     "grid": "positions of its capsules (its grid is None)",
     "decode": "decoder",
-    "iterations": "iterations that can be asked for",
+    "iterations": "iterations that can be changed",
     "interventions": "couplings that can be replaced",
     "from_children": "way from other children to its classes (`from_children`)",
 }
 
-# Routing -> measures that follow from its definition, whatever its network has learned, by column
-# of the leaderboard. Couplings of uniform routing are uniform; activations of self-routing are
-# shares of couplings, so that with uniform couplings all classes are equal.
+# Routing -> columns of the leaderboard that follow from its definition, whatever its network has
+# learned. With uniform couplings, all classes have equal activations in self-routing.
 BY_DEFINITION = {
     "uniform": ("donor's class", "effective parents", "uniform couplings", "shuffled", "matched"),
     "self_routing": ("donor's class", "uniform couplings", "matched"),
@@ -39,7 +38,7 @@ REASONS = {
 
 
 def missing(model: Any, needs: Sequence[str]) -> list[str]:
-    """Return the needs that a network does not have, by name; nothing is computed."""
+    """Return the names of the needs that a network lacks, without running it."""
     able = abilities(model)
     if not able.has_capsules and {*needs} - {"images", "classes"}:
         return ["capsules"]
@@ -59,12 +58,12 @@ def missing(model: Any, needs: Sequence[str]) -> list[str]:
 
 
 def required(analysis: Any) -> tuple[str, ...]:
-    """Return the needs of an analysis: classes too, and images unless it measures any input."""
+    """Return all needs of an analysis: "classes", "images" unless it has `any_input`, its own."""
     return (*("images",) * (not analysis.any_input), "classes", *analysis.needs)
 
 
 def require(model: Any, needs: Sequence[str], what: str) -> None:
-    """Raise ValueError, in one line, for a network that lacks what an analysis needs."""
+    """Raise ValueError if a network lacks the needs of an analysis."""
     if lacks := missing(model, needs):
         words = ", no ".join(WORDS.get(name, name) for name in lacks)
         raise ValueError(
@@ -73,6 +72,6 @@ def require(model: Any, needs: Sequence[str], what: str) -> None:
 
 
 def reason(model: Any, measure: str) -> str | None:
-    """Return why a measure follows from a network's routing; None if it is a result."""
+    """Return why a measure follows from a network's routing by definition; None if it does not."""
     name = abilities(model).routing
     return REASONS[name] if name and measure in BY_DEFINITION.get(name, ()) else None

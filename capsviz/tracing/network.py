@@ -1,7 +1,7 @@
-"""The protocol of a network that can be looked into, and `abilities`, which says what one offers.
+"""The protocol `Network` of a network that can be traced, and `abilities`, what a network supports.
 
-A network needs `look` and nothing else; the optional parts are listed in `Network`. Nobody but
-`abilities` probes a network for them.
+A network needs only `look`; `Network` lists the optional parts. Code that needs to know which of
+them a network has calls `abilities`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
 class Network(Protocol):
     """A capsule network that can be traced, and so analysed: an `nn.Module` with `look`.
 
-    `look` returns the tensors that a `Trace` names, those of `keep` at least. "primary" may stand
-    for "children" and "lengths" for the last activations; activations that are left out are the
-    norms of the poses. It may take more, by these names:
-        layer=-1         index of the routed layer to describe
-        couplings=None   (B, I, J) or (I, J) in place of its own, in every iteration
-        iterations=None  of routing, in place of its own
+    `look` returns tensors by their names in a `Trace`, at least those of `keep`. "primary" may
+    replace "children", and "lengths" the last activations. By default, activations are the norms of
+    the poses. `look` may have these optional arguments:
+        layer=-1         index of the routed layer
+        couplings=None   (B, I, J) or (I, J) to replace its own, in every iteration
+        iterations=None  number of routing iterations, to replace its own
 
     Optional attributes and methods (shapes as in `capsviz.nn.functional`):
         decode(poses (B, J, E), classes (B,)) -> images (B, C, H, W) in [0, 1]
-        decoder          None for a network that has `decode`, but cannot decode
+        decoder          None if the network has a method `decode`, but no decoder
         grid             (types, rows, columns) of the children, or None: they have no positions
         grids            the same for each routed layer, if there are several
         receptive_field(row, column, [layer=-1]) -> (slice, slice)
@@ -50,22 +50,22 @@ class Network(Protocol):
         from_children(children (B, I, D), activations (B, I), *, [layer=-1], [couplings=None])
                          -> poses and activations (B, J) of the classes, for children that need not
                          come from an image; `couplings` (B, I, J) of that layer, or a list with
-                         those of each iteration, None where it routes
-        encode(images) -> children and their activations, and
-        capsules         a layer with `votes` and `route_votes`: its children can be routed again
+                         those of each iteration, None if the network routes
+        encode(images) -> children and their activations. With it and
+        capsules         a layer with `votes` and `route_votes`, children can be routed again
                          without the layers before
-        pose_shape       of a class pose, e.g. (4, 4) for matrices
+        pose_shape       shape of a class pose, e.g. (4, 4) for matrices
         links            which children each position of a convolutional layer sees
-        parts            names of the parts of a trace that `look` can give; left out: all
-        replaceable      which of "couplings", "iterations" and "children" can be replaced; left
-                         out: those that `look` and `from_children` take
-        peculiar         check -> reason, for what is meant and no mistake (`tracing.verification`)
+        parts            names of the parts of a trace that `look` can give; by default all
+        replaceable      which of "couplings", "iterations" and "children" can be replaced; by
+                         default the arguments of `look`, and children if it has `from_children`
+        peculiar         check of `tracing.verification` -> why the deviation is intended
         config           {"image_shape": (C, H, W), "classes": J, ...}
-        card             what is known of it: name, data set, recipe
-        draw             (count, seed) -> inputs (N, ...) like its own, if they are not images, and
-        rows             inputs of any form -> the same as one tensor (N, ...)
-        image_bytes      memory of one image in a forward pass, at most about
-    `capsviz.wrap` makes a network like this of any other.
+        card             metadata: name, data set, recipe
+        draw             (count, seed) -> random inputs (N, ...), if inputs are not images
+        rows             inputs of any form -> the same as one tensor (N, ...), needed with `draw`
+        image_bytes      upper estimate of the memory of one image in a forward pass
+    `capsviz.wrap` makes such a network of any other.
     """
 
     def look(self, images: Tensor, *, keep: Collection[str]) -> dict[str, Any]:
@@ -84,57 +84,57 @@ if TYPE_CHECKING:  # our own networks follow the protocol
 
 @dataclass(frozen=True)
 class Abilities:
-    """Answers of `abilities`: what a network offers, found without running it."""
+    """Features of a network, as found by `abilities` without running it."""
 
     name: str  # of its card, or of its class
-    has_capsules: bool  # it has `look`; without it nothing below but config and card is filled in
-    parts: frozenset[str] | None = None  # of a trace that it can give; None: it does not say
-    decodes: bool = False  # poses into images
+    has_capsules: bool  # it has `look`; without it, only inputs, config and card are filled in
+    parts: frozenset[str] | None = None  # of a trace that it can give; None: not declared
+    decodes: bool = False  # it reconstructs images from poses
     grids: tuple[Grid | None, ...] = (None,)  # of the children of each routed layer
-    has_receptive_fields: bool = False  # it says which pixels a capsule depends on
+    has_receptive_fields: bool = False  # it has `receptive_field`
     encodes: bool = False  # it has `encode`, from images to children
     routes_again: bool = False  # children can be routed again without the layers before
     replaceable_couplings: bool = False
-    replaceable_iterations: bool = False  # another number of iterations can be asked for
+    replaceable_iterations: bool = False  # the number of iterations can be changed
     replaceable_children: bool = False
     pose_shape: tuple[int, ...] | None = None  # None: a vector
     links: object | None = None
     routing: str | None = None  # file of the routing of the class capsules; None: not capsviz's
-    peculiar: Mapping[str, str] = field(default_factory=dict)  # what is meant and no mistake
+    peculiar: Mapping[str, str] = field(default_factory=dict)  # check -> why it deviates
     image_bytes: int = 1
     draw: Callable[[int, int], Tensor] | None = None  # random inputs; None: it takes images
     config: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
 
     def gives(self, part: str) -> bool:
-        """Return whether it can give a part of a trace; true where it does not say."""
+        """Return whether it can give a part of a trace; true if its parts are not declared."""
         return self.has_capsules and (self.parts is None or part in self.parts)
 
     @property
     def grid(self) -> Grid | None:
-        """(types, rows, columns) of the children of the classes; None: they have no positions."""
+        """(types, rows, columns) of the children of the class capsules; None: no positions."""
         return self.grids[-1]
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
-        """(C, H, W) of its images; None: it does not say."""
+        """(C, H, W) of its images; None: not declared."""
         shape = self.config.get("image_shape")
         return None if shape is None else tuple(shape)
 
     @property
     def classes(self) -> int | None:
-        """J, the number of classes; None: it does not say."""
+        """J, the number of classes; None: not declared."""
         return self.config.get("classes")
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Names of the classes, by its card; None: it does not say."""
+        """Names of the classes on its card; None: not declared."""
         names = self.card.get("dataset", {}).get("classes", ())
         return tuple(map(str, names)) if names and len(names) == self.classes else None
 
 
 def abilities(model: Any) -> Abilities:
-    """Return what any network offers, with capsules or without; nothing is computed."""
+    """Return the features of any network, with capsules or without, without running it."""
     card, config = (getattr(model, name, None) for name in ("card", "config"))
     card, config = (one if isinstance(one, Mapping) else {} for one in (card, config))
     name = str(card.get("name") or type(model).__name__)
@@ -180,9 +180,9 @@ def abilities(model: Any) -> Abilities:
 
 
 def inputs_of(model: Any, inputs: Any) -> Tensor:
-    """Return inputs of a network as one tensor (N, ...); ValueError for others than it takes.
+    """Return inputs of a network as one tensor (N, ...); ValueError for invalid inputs.
 
-    They are images (N, C, H, W) in [0, 1], unless the network draws its own.
+    They are images (N, C, H, W) in [0, 1], unless the network has `draw`.
     """
     if abilities(model).draw is None:
         check_images(inputs)
@@ -194,7 +194,7 @@ def inputs_of(model: Any, inputs: Any) -> Tensor:
 
 
 def _routing(model: Any) -> str | None:
-    """Return the name of the routing of the class capsules; None if it is not capsviz's."""
+    """Return the name of the routing of the class capsules; None if it is not one of capsviz."""
     layers = getattr(model, "layers", None)
     last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
     return getattr(getattr(model, "capsules", None) or last, "routing_name", None)
@@ -214,7 +214,7 @@ def takes(function: Callable, name: str) -> bool:
 
 
 def check_layer(model: Any, layer: int, function: Callable) -> None:
-    """Raise ValueError for a layer that a network does not have, or a function does not take."""
+    """Raise ValueError for a layer that does not exist, or if a function has no such argument."""
     if layer == -1:
         return
     layers = len(abilities(model).grids)
@@ -232,7 +232,7 @@ def check_layer(model: Any, layer: int, function: Callable) -> None:
 def check_look(
     model: Any, layer: int, couplings: str | Tensor | None, iterations: int | None = None
 ) -> None:
-    """Raise ValueError for a layer, couplings or iterations that its `look` does not take."""
+    """Raise ValueError for a layer, couplings or iterations that `look` does not support."""
     check_layer(model, layer, model.look)
     if isinstance(couplings, Tensor) and not couplings.isfinite().all():
         raise ValueError("expected finite couplings, got some that are not finite")
@@ -249,9 +249,9 @@ def check_look(
 
 
 def below_classes(model: Any, layer: int | None) -> int | None:
-    """Return a routed layer's number from 0; None for that of the classes, by whatever index.
+    """Return a non-negative index of a routed layer; None for the class capsules.
 
-    A number that does not exist is returned as it is: `trace` refuses it.
+    An index that does not exist is returned unchanged, and `trace` raises for it.
     """
     count = len(abilities(model).grids)
     if layer is None or layer in (-1, count - 1):
@@ -260,18 +260,17 @@ def below_classes(model: Any, layer: int | None) -> int | None:
 
 
 def children_words(model: Any) -> str:
-    """Return what to call the children of the classes in a caption."""
+    """Return the term for the children of the class capsules in a caption."""
     return "capsules below the classes" if len(abilities(model).grids) > 1 else "primary capsules"
 
 
 def extent(model: Any, layer: int = -1) -> list[float]:
-    """Return where the grid of a layer's children lies on the image, in pixels: left, right, bottom
-    and top, for `imshow`.
+    """Return the extent of a layer's grid on the image in pixels: left, right, bottom, top.
 
-    Each position is drawn at the centre of its whole receptive field, also where the border cuts
-    the field off, and is as large as the step to the next. Where there is no step (one position, or
-    equal fields), the field is divided evenly. ValueError for a network whose children have no
-    positions, or that does not say those of the layer.
+    Each position is drawn at the centre of its whole receptive field, even if the border cuts the
+    field off, and is as large as the step to the next. If there is no step (one position, or equal
+    fields), the field is divided evenly. ValueError if the children have no positions, or the
+    network does not give those of this layer.
     """
     able = abilities(model)
     count = len(able.grids)
@@ -284,7 +283,7 @@ def extent(model: Any, layer: int = -1) -> list[float]:
     if takes(field, "layer"):
         field = partial(field, layer=layer)
     elif layer not in (-1, count - 1):
-        raise ValueError(f"this network says the positions of its last layer, not of {layer}")
+        raise ValueError(f"this network has positions for its last layer only, not for {layer}")
     _, rows, columns = grid
     top, bottom = _ends([field(row, 0)[0] for row in range(rows)])
     left, right = _ends([field(0, column)[1] for column in range(columns)])
@@ -294,8 +293,8 @@ def extent(model: Any, layer: int = -1) -> list[float]:
 def _ends(fields: list[slice]) -> tuple[float, float]:
     """Return the outer edges of a row of positions with these receptive fields.
 
-    Fields that are shorter than others are cut off at the border of the image: their positions
-    follow from those of whole fields.
+    Shorter fields are cut off at the border of the image; their positions are extrapolated from
+    the whole fields.
     """
     centres = [(one.start + one.stop - 1) / 2 for one in fields]
     low, high, count = centres[0], centres[-1], len(fields)
@@ -310,18 +309,18 @@ def _ends(fields: list[slice]) -> tuple[float, float]:
 
 
 _lock = threading.Lock()
-_under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [looks, modules in training]
+_evaluated: WeakKeyDictionary = WeakKeyDictionary()  # network -> [users, modules in training]
 
 
 @contextmanager
 def evaluating(model):
-    """Put a network into evaluation mode, and each module's mode back, also after an error.
+    """Put a network into evaluation mode, then restore each module's mode, also after an error.
 
-    If several threads look at one network at a time, the last one puts it back.
+    If several threads use one network at a time, the last one restores it.
     """
     with _lock:
         training = [module for module in model.modules() if module.training]
-        entry = _under_way.setdefault(model, [0, training])
+        entry = _evaluated.setdefault(model, [0, training])
         entry[0] += 1
         model.eval()
     try:
@@ -330,13 +329,13 @@ def evaluating(model):
         with _lock:
             entry[0] -= 1
             if not entry[0]:
-                del _under_way[model]
+                del _evaluated[model]
                 for module in entry[1]:
                     module.training = True
 
 
 @contextmanager
 def inference(model):
-    """Put a network into evaluation mode, as `evaluating`, and compute no gradients."""
+    """Put a network into evaluation mode, as `evaluating` does, and compute no gradients."""
     with evaluating(model), torch.inference_mode():
         yield

@@ -1,4 +1,4 @@
-"""Scores, features and reconstructions of images, by networks with capsules or without."""
+"""Compute scores, features and reconstructions, for networks with capsules or without."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,19 +19,19 @@ LENGTH = "capsule length"
 
 
 def require_decoder(model: Any) -> None:
-    """Raise ValueError for a network without a decoder, before anything is computed."""
+    """Raise ValueError for a network without a decoder."""
     require(model, ("decode",), "a reconstruction")
 
 
 def right(models: Iterable, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Return which images (N, C, H, W) each of K networks classifies correctly: (K, N) bool."""
+    """Return whether each of K networks classifies images (N, C, H, W) correctly: (K, N) bool."""
     return torch.stack([predict(scores(one, images)) == labels for one in models]).numpy()
 
 
 def scores(model, images: Tensor) -> Tensor:
     """Return the scores of images, (N, J) in [0, 1], on the CPU; the largest is the prediction.
 
-    They are activations of the class capsules, or probabilities of a network without capsules.
+    They are activations of class capsules, or the probabilities of a network without capsules.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ def scores(model, images: Tensor) -> Tensor:
 
 
 def score_name(model, images: Tensor | None = None) -> str:
-    """Return what the scores of a network are: "capsule length", "activation" or "probability".
+    """Return the kind of a network's scores: "capsule length", "activation" or "probability".
 
-    A score is a length if it is the norm of the pose, as in dynamic routing; in EM or self-routing
-    it is not. The first of the images (N, C, H, W) decides; without images, one of noise does.
-    ValueError without images for a network that does not say their shape.
+    A score is a length if it is the norm of the pose, as in dynamic routing, but not in EM or
+    self-routing. This is tested on the first of the images (N, C, H, W), or on noise. ValueError
+    without images if the network does not declare their shape.
     """
     able = abilities(model)
     if not able.has_capsules:
@@ -90,10 +90,10 @@ def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
 
 
 def features(model, images: Tensor, classes: Tensor) -> Tensor:
-    """Return vectors (N, F) in float64, on the CPU, that N images (N, C, H, W) are classified by.
+    """Return the features (N, F) of images (N, C, H, W) for classification, float64 on the CPU.
 
     They are the pose of one class (`classes`, (N,)) after the last iteration, or the input of the
-    last linear layer of a network without capsules; ValueError for a network that has neither.
+    last linear layer of a network without capsules. ValueError for a network that has neither.
     """
     if abilities(model).has_capsules:
         return parents(model, images).poses[torch.arange(len(classes)), classes.cpu()].double()
@@ -109,16 +109,16 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
 
 
 def distance(images: Tensor, reconstructions: Tensor) -> Tensor:
-    """Return the L2 distance (N,) of images and reconstructions, both (N, C, H, W)."""
+    """Return the L2 distance (N,) between images and reconstructions, both (N, C, H, W)."""
     return (images - reconstructions).flatten(1).norm(dim=1)
 
 
 def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return activations (N, J) and the distance (N,) to the winning capsule's reconstruction.
 
-    Frosst, Sabour & Hinton (2018), arXiv:1811.06969: an image that is far from its reconstruction
-    is suspect. Gradients reach the images, unless they are switched off. ValueError for a network
-    without capsules or without a decoder.
+    Frosst, Sabour & Hinton (2018), arXiv:1811.06969, detect attacks by this distance. Gradients
+    reach the images, unless they are disabled. ValueError for a network without capsules or
+    decoder.
     """
     require(model, ("poses", "decode"), "the distance to a reconstruction")
     parts = model.look(images, keep=("lengths", "reconstruction"))

@@ -1,4 +1,4 @@
-"""Trace: the parts of one forward pass, which of them are kept, and that they are finite."""
+"""`Trace`: the recorded parts of a forward pass; functions that select and check them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -13,11 +13,10 @@ from capsviz.nn.quantity import Quantity
 class Trace:
     """One forward pass of N images through one routed layer, on the CPU.
 
-    Parts that were not kept, or that the network does not have, are None. Where `grid` is given,
-    child i is of the type and at the position for which i = (type * rows + row) * columns + column.
-    Iterations are numbered from 1; entry R of an axis R (index -1) is the result. Of dynamic
-    routing entry 1 (index 0) holds zero logits and uniform couplings. A layer with `links` has an
-    axis of positions, Q, after N.
+    Parts that were not kept, or that the network does not have, are None. With a `grid`, child i
+    has the type and position for which i = (type * rows + row) * columns + column. On the axis R,
+    index -1 is the last iteration. In dynamic routing, index 0 holds zero logits and uniform
+    couplings. A layer with `links` has an axis of positions, Q, after N.
 
     Children are (N, I, D), votes (N, I, J, E), couplings and logits (R, N, I, J), poses
     (R, N, J, E), activations (R, N, J), lengths (N, J), reconstructions (N, C, H, W).
@@ -27,27 +26,27 @@ class Trace:
     grid: tuple[int, int, int] | None  # (types, rows, columns) of the children; None: no grid
     pose_shape: tuple[int, ...] | None = None  # of a parent's pose: (E,) or (4, 4); None: unknown
     links: object | None = None  # which children each position sees; None: all
-    children: Tensor | None = None  # (N, I, D); of the first layer the primary capsules
-    child_activations: Tensor | None = None  # (N, I); lengths, where nothing else is known
+    children: Tensor | None = None  # (N, I, D); primary capsules if one layer is routed
+    child_activations: Tensor | None = None  # (N, I); by default lengths of children
     votes: Tensor | None = None  # (N, I, J, E)
     logits: Tensor | None = None  # (R, N, I, J)
     couplings: Tensor | None = None  # (R, N, I, J)
-    weights: Tensor | None = None  # (R, N, I, J) what votes are multiplied by, if not couplings
-    evidence: Tensor | None = None  # (R, N, I, J) what votes add, if by the routing's own measure
+    weights: Tensor | None = None  # (R, N, I, J) factors of the votes, if not the couplings
+    evidence: Tensor | None = None  # (R, N, I, J) of each vote, if the routing decomposes it itself
     poses: Tensor | None = None  # (R, N, J, E)
-    activations: Tensor | None = None  # (R, N, J); poses' norms, where nothing else is known
+    activations: Tensor | None = None  # (R, N, J); by default norms of poses
     reconstruction: Tensor | None = None  # (N, C, H, W) of the most active; None: no decoder
     last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
     extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...
-    quantity: Quantity | None = None  # what `evidence` is, in words
-    classes: tuple[str, ...] | None = None  # (J,) names, of the network's card; None: unknown
+    quantity: Quantity | None = None  # description of `evidence`
+    classes: tuple[str, ...] | None = None  # (J,) names on the network's card; None: unknown
 
     def __repr__(self) -> str:
-        """Return the shapes of the parts that there are: numbers would fill pages."""
+        """Return the shapes of the parts that are not None."""
         shown = []
         for field in fields(self):
             value = getattr(self, field.name)
-            value = getattr(value, "child", value)  # of links: numbers, positions by slots
+            value = getattr(value, "child", value)  # links: their table (positions, slots)
             if isinstance(value, Tensor):
                 value = tuple(value.shape)
             if value is not None:
@@ -55,7 +54,7 @@ class Trace:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def require(self, name: str) -> Tensor:
-        """Return a part, such as `couplings`. Raises ValueError if this trace does not have it."""
+        """Return a part, such as `couplings`; ValueError if this trace does not have it."""
         value = getattr(self, name)
         if value is None:
             raise ValueError(f"this trace has no {name}: ask for it with keep=[{name!r}]")
@@ -68,19 +67,19 @@ class Trace:
 
     @property
     def lengths(self) -> Tensor | None:
-        """Activations (N, J) after the last iteration; of vector capsules their lengths."""
+        """Activations (N, J) after the last iteration; for vector capsules their lengths."""
         return self.last if self.activations is None else self.activations[-1]
 
     @property
     def factors(self) -> Tensor | None:
-        """Factors of the votes, (R, N, I, J): the weights, or else the couplings."""
+        """Factors of the votes, (R, N, I, J): `weights`, or `couplings` if it is None."""
         return self.couplings if self.weights is None else self.weights
 
 
-ABOUT = (  # what every trace says
+ABOUT = (  # fields of every trace, whatever is kept
     "images", "grid", "pose_shape", "links", "extent", "quantity", "classes",
 )  # fmt: skip
-ALIASES = {"primary": "children", "lengths": "last"}  # names in `keep`, and what they keep
+ALIASES = {"primary": "children", "lengths": "last"}  # other names in `keep` -> fields
 PARTS = tuple(f.name for f in fields(Trace) if f.name not in ABOUT)
 KEEP = tuple(name for name in PARTS if name != "last")  # everything
 PER_ITERATION = (  # their batch axis is the second
@@ -89,7 +88,7 @@ PER_ITERATION = (  # their batch axis is the second
 OPTIONAL = ("weights", "evidence", "reconstruction")  # parts that a network need not have
 FINITE = ("last", "activations", "children", "couplings", "poses", "reconstruction")  # checked
 
-# What `look` is asked for to have a part, which it may give by another name, or in other parts.
+# field -> names to request from `look`, any of which is enough
 SOURCES = {
     "children": ("children", "primary"),
     "child_activations": ("child_activations", "children", "primary"),
@@ -99,29 +98,26 @@ SOURCES = {
 
 
 def fields_of(keep: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of a trace that the names in `keep` stand for, each once.
-
-    ValueError for a name that is not part of a trace.
-    """
+    """Return the fields of a trace for the names in `keep`, each once; ValueError if unknown."""
     for name in keep:
         if name not in PARTS and name not in ALIASES:
             raise ValueError(unknown("part of a trace", name, [*KEEP, *ALIASES]))
     names = dict.fromkeys(ALIASES.get(name, name) for name in keep)
     if "activations" in names:
-        names.pop("last", None)  # the last of them
+        names.pop("last", None)  # it is the last entry of activations
     return tuple(names)
 
 
 def names_for(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return what `look` is asked to keep for these fields of a trace."""
+    """Return the names that `look` must keep for these fields of a trace."""
     return tuple(dict.fromkeys(name for part in parts for name in SOURCES.get(part, (part,))))
 
 
 def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
-    """Return fields of a trace from what `look` gave, as far as it gave them.
+    """Return those fields of a trace that the output of `look` holds.
 
-    Activations that were not given are the norms of poses; the last of them are the `lengths`,
-    where those were given.
+    If activations are missing, they are the norms of the poses, with the last ones replaced by
+    `lengths` if given.
     """
     fields = {}
     for part in parts:
@@ -143,7 +139,7 @@ def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Ten
 
 
 def last_activations(values: dict[str, Tensor]) -> Tensor | None:
-    """Return activations (N, J) after the last iteration, from what `look` gave."""
+    """Return activations (N, J) after the last iteration from the output of `look`."""
     if "lengths" in values:
         return values["lengths"]
     if "activations" in values:
@@ -152,13 +148,13 @@ def last_activations(values: dict[str, Tensor]) -> Tensor | None:
 
 
 class NotFiniteError(FloatingPointError, ValueError):
-    """NaN or infinite results: weights that are damaged, or a precision that is too low."""
+    """Results are NaN or infinite: the weights are damaged, or the precision is too low."""
 
 
 def require_finite(values: Tensor, what: str) -> Tensor:
-    """Return the values (N, ...), if all of them are finite.
+    """Return the values (N, ...) if all are finite.
 
-    NotFiniteError with the number of images that have others, and the first of these images.
+    Else raise NotFiniteError with the number of affected images, and the first of them.
     """
     wrong = (~values.isfinite()).reshape(len(values), -1).any(1).nonzero()
     if len(wrong):
@@ -172,12 +168,12 @@ def require_finite(values: Tensor, what: str) -> Tensor:
 def require_finite_parts(parts: dict[str, Tensor], network: str) -> None:
     """Raise NotFiniteError, with the network's name, for parts of a trace that are not finite.
 
-    The largest of NaN would be the first class. Votes, logits, weights and evidence are not
-    checked: what is computed from them is.
+    Otherwise, NaN would be predicted as the first class. Votes, logits, weights and evidence are
+    not checked, because the results computed from them are.
     """
     for part in FINITE:
         values = parts.get(part)
-        if values is not None and not values.sum().isfinite():  # they are still in the sum
+        if values is not None and not values.sum().isfinite():  # NaN and inf remain in a sum
             values = values.movedim(int(part in PER_ITERATION), 0)
             what = "activations" if part == "last" else part
             require_finite(values, f"the {what} of the network '{network}'")

@@ -1,8 +1,7 @@
-"""Route the same children again: with other couplings, others of them, or with gradients.
+"""Route children again: with other couplings, with other children, or with gradients.
 
-A network whose `encode` gives its children, and whose `capsules` route them, makes its children
-once for a chunk of images, and routes them as often as there are couplings. Any other is traced
-anew for each.
+If a network has `encode` and `capsules`, the children of a chunk of images are computed once, and
+routed with each of the couplings. Any other network is traced again for each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +24,8 @@ from capsviz.tracing.verification import verify_once
 def parents(model, images: Tensor) -> Parents:
     """Return poses (N, J, E) and activations (N, J) of the classes, after the last iteration.
 
-    They are those of a trace, within rounding; no votes are made where a routing can do without.
-    NotFiniteError for poses or activations that are NaN or infinite.
+    They equal those of a trace within rounding. Votes are not computed if the routing does not need
+    them. NotFiniteError for poses or activations that are NaN or infinite.
     """
     if not abilities(model).routes_again:
         traced = trace(model, images, keep=("poses", "lengths"))
@@ -50,13 +49,21 @@ def parents_under(
 ) -> Parents:
     """Return poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
-    They are of images (N, C, H, W). Each of `several` is couplings (N, I, J), or (I, J) for all
-    images, in every iteration, or None, where the network routes. `iterations` replaces its own
-    number; `progress` wraps the chunks of images. Without `with_poses` a network that is traced
-    anew need not have any. ValueError where couplings cannot be replaced.
+    Parameters
+    ----------
+    images      (N, C, H, W) in [0, 1].
+    several     K times couplings for every iteration: (N, I, J), (I, J) for all images, or None
+                (the network routes).
+    iterations  number of routing iterations. By default the network's own.
+    progress    wraps the loop over chunks of images, or over `several`.
+    with_poses  False: poses may be empty, so that networks without poses are supported.
+
+    Raises
+    ------
+    ValueError  if couplings cannot be replaced.
     """
     images = inputs_of(model, images)
-    _check(several)
+    _require_couplings(several)
     if not abilities(model).routes_again:
         keep = ("poses", "lengths") if with_poses else ("lengths",)
         traced = [
@@ -85,12 +92,12 @@ def parents_under(
 
 
 def under_couplings(model, images: Tensor, several: Sequence[Tensor | None], **options) -> Tensor:
-    """Return the activations (K, N, J) of `parents_under`, which needs no poses for them."""
+    """Return the activations (K, N, J) of `parents_under`, also for networks without poses."""
     return parents_under(model, images, several, with_poses=False, **options).activations
 
 
-def _check(several: Sequence[Tensor | None]) -> None:
-    """Raise ValueError for no couplings, or NaN among them; TypeError for what is not a tensor."""
+def _require_couplings(several: Sequence[Tensor | None]) -> None:
+    """Raise ValueError if there are none, or some are not finite; TypeError if not tensors."""
     if len(several) == 0:
         raise ValueError("expected couplings, or None where the network routes: got an empty list")
     for one in several:
@@ -114,14 +121,14 @@ def from_children(
     ----------
     children     (N, I, D) of a routed layer, on any device.
     activations  (N, I) of the children; None: their lengths.
-    layer        number of the layer, as an index.
-    couplings    (N, I, J) of that layer in place of its own, in every iteration; or a list, of one
-                 for each iteration, None where it routes by itself.
+    layer        index of the layer.
+    couplings    (N, I, J) of that layer for every iteration, or a list with one entry for each
+                 iteration: couplings, or None if the network routes.
 
     Raises
     ------
-    ValueError  for a network without `from_children`, a layer that it does not have, or children,
-                activations or couplings of another shape.
+    ValueError  if the network has no `from_children` or no such layer, or if children, activations
+                or couplings have a wrong shape.
     """
     require(model, ("from_children",), "an exchange of children")
     layer = -1 if layer == len(abilities(model).grids) - 1 else layer
@@ -135,7 +142,7 @@ def from_children(
     each: list[Tensor | None] = [None]
     if couplings is not None:
         each = [couplings] if isinstance(couplings, Tensor) else list(couplings)
-    _check(each)
+    _require_couplings(each)
     for one in each:
         if one is not None and (one.dim() < 3 or len(one) != len(children)):
             raise ValueError(f"expected couplings ({len(children)}, I, J), got {tuple(one.shape)}")
@@ -158,9 +165,12 @@ def from_children(
 def chunks(
     model, images: Tensor, progress: Callable = iter, *, votes: bool = False
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield rows, children (B, I, D), activations (B, I) or None by chunks, whose votes are few."""
+    """Yield rows, children (B, I, D), and their activations (B, I) or None, chunk by chunk.
+
+    With `votes`, the votes of a chunk fit into memory.
+    """
     like, size = next(model.parameters()), images_at_a_time(model, votes)
-    few = None  # images whose votes are made at a time
+    few = None  # images in a chunk
     with inference(model):
         for start in progress(range(0, len(images), size)):
             children, active = model.encode(images[start : start + size].to(like))
@@ -174,11 +184,10 @@ def chunks(
 
 
 def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients that would reach children in training, in evaluation mode.
+    """Return the squared norms (N, I) of the training loss's gradient for each child's vector.
 
-    These are squared norms (N, I) of the gradient of the training loss with respect to each child's
-    vector, image by image. Beside them are the children's largest activations (I,) over images, and
-    whether each image (N,) is classified correctly.
+    They are computed image by image, in evaluation mode. Also returned: the largest activation of
+    each child (I,) over images, and whether each image (N,) is classified correctly.
     """
     squares, largest, right = [], [], []
     with evaluating(model):

@@ -1,11 +1,13 @@
-"""Verify that what a network says of itself is true: shapes, values, positions, interventions.
+"""Verify that a network's `look` is correct: shapes, values, positions, interventions.
 
-`capsviz.wrap` and `--network` verify what they return, `trace` any other network that does not come
-with capsviz, each once. A network may say in `peculiar`, a mapping from the name of a check to a
-reason, and a routing in `PECULIAR` of its file, what is meant and no mistake: "norms" (scores are
-not the norms of the poses), "sums" (couplings of a child do not sum to 1), "logits" (they stay as
-they are where couplings change), "votes" (poses do not follow the weighted sum of the votes),
-"couplings" (an intervention is not taken).
+`capsviz.wrap` and `--network` verify the networks that they return. `trace` verifies any other
+network that is not part of capsviz, once. An intended deviation is declared with its reason, by a
+network in the mapping `peculiar` or by a routing's file in `PECULIAR`, under one of these names:
+    "norms"      scores are not the norms of the poses
+    "sums"       couplings of a child do not sum to 1
+    "logits"     logits stay the same while couplings change
+    "votes"      poses do not follow the weighted sum of the votes
+    "couplings"  couplings cannot be replaced
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,25 +29,25 @@ CHECKS = ("norms", "sums", "logits", "votes", "couplings")  # that `peculiar` ma
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
 AXES = {"primary": "BID", "votes": "BIJE", "couplings": "RBIJ", "logits": "RBIJ", "poses": "RBJE"}
 IMAGES = 7  # a prime, so that the axis of images cannot be mistaken for another
-SAME = 1e-3  # of numbers near 1
-CLOSE = 1e-4  # of the largest: numbers of two passes that are equal but for rounding
-STEPS = 4  # of the next number that a type can hold, where they are wider
+SAME = 1e-3  # absolute tolerance of numbers near 1
+CLOSE = 1e-4  # tolerance between two passes, relative to the largest number
+STEPS = 4  # tolerance in multiples of a type's eps, if that is larger
 PARALLEL = 0.999  # cosine
-MEANT = (
-    'if that is meant, say why in `peculiar = {{"{}": ...}}` of the network, or PECULIAR in the '
-    "file of its routing"
+IF_INTENDED = (
+    'if that is intended, give the reason in `peculiar = {{"{}": ...}}` of the network, or in '
+    "PECULIAR in the file of its routing"
 )
 
 _trusted: WeakSet = WeakSet()
 
 
 def verify(model: Any, images: Tensor) -> None:
-    """Verify what a network shows, so that it can be traced; the network is left as it was found.
+    """Verify a network before it is traced; the network is left unchanged.
 
     Parameters
     ----------
     model   any network with `look`, or one that gives only scores.
-    images  (N, C, H, W) in [0, 1], as will be traced, or none.
+    images  (N, C, H, W) in [0, 1], like those that will be traced; N may be 0.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def verify(model: Any, images: Tensor) -> None:
 
 
 def verify_once(model: Any, images: Tensor) -> None:
-    """Verify a network, unless that was done before or it comes with capsviz in all its parts."""
+    """Verify a network, unless it is verified already or all its parts belong to capsviz."""
     if model not in _trusted:
         if models.of_capsviz(model):
             _trusted.add(model)
@@ -69,11 +71,11 @@ def verify_once(model: Any, images: Tensor) -> None:
 
 
 def mistakes(model: Any, images: Tensor) -> Iterator[str]:
-    """Yield what is wrong with what a network, in evaluation mode, shows, worst first.
+    """Yield the mistakes of a network in evaluation mode, worst first.
 
-    Noise makes images (N, C, H, W), as will be traced, up to seven.
+    Up to four of the images (N, C, H, W) are used, and noise to make them seven.
     """
-    images = _seven(model, images)
+    images = _seven_images(model, images)
     whole = shown(model, images)
     if errors := list(_misshapen(model, whole)) or list(_not_finite(whole)):
         yield from errors
@@ -83,26 +85,26 @@ def mistakes(model: Any, images: Tensor) -> Iterator[str]:
     if low < 0 or high > 1 + allowed(whole.values()):
         yield (
             f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
-            "softmax or a sigmoid; of lengths above 1 `capsviz check` says why"
+            "softmax or a sigmoid; for lengths above 1, `capsviz check` finds the cause"
         )
-    said = abilities(model).peculiar
-    for name in set(said) - set(CHECKS):
-        yield f"`peculiar` or PECULIAR says why for an {unknown('check', name, list(CHECKS))}"
+    declared = abilities(model).peculiar
+    for name in set(declared) - set(CHECKS):
+        yield f"`peculiar` or PECULIAR names an {unknown('check', name, list(CHECKS))}"
     for name, difference in _differences(whole).items():
-        if name not in said:
-            yield f"{difference}: {MEANT.format(name)}"
+        if name not in declared:
+            yield f"{difference}: {IF_INTENDED.format(name)}"
     if (order := _order(whole)) is not None:
         yield (
             "scores are the norms of the poses in another order (class 0 is pose "
             f"{order[0]}): give scores= in the order of the poses"
         )
-    if "couplings" not in said:
+    if "couplings" not in declared:
         yield from _not_replaced(model, images, whole)
     yield from _misplaced(model, images, whole)
     yield from _decoder(model, images, whole)
 
 
-def _seven(model: Any, images: Tensor) -> Tensor:
+def _seven_images(model: Any, images: Tensor) -> Tensor:
     draw = abilities(model).draw
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
@@ -113,7 +115,7 @@ def _seven(model: Any, images: Tensor) -> Tensor:
 def shown(
     model: Any, images: Tensor, keep: tuple[str, ...] | None = None, **more: Tensor
 ) -> dict[str, Any]:
-    """Return what a network shows, by the names that are verified; lengths alone without `look`."""
+    """Return the output of `look`, restricted to verified parts; only lengths without `look`."""
     able = abilities(model)
     if not able.has_capsules:
         return {"lengths": model(images).lengths}
@@ -122,29 +124,29 @@ def shown(
     parts = {"primary" if name == "children" else name: part for name, part in parts.items()}
     if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
         parts.setdefault("lengths", last_activations(parts))
-    if isinstance(parts.get("logits"), Tensor):  # -inf: a parent that a child may not choose
+    if isinstance(parts.get("logits"), Tensor):  # -inf masks a parent
         parts["logits"] = parts["logits"].nan_to_num(nan, inf, 0.0)
     known = {*PARTS, "weights", "activations"}
     return {name: part for name, part in parts.items() if name in known and part is not None}
 
 
 def lengths_of(model: Any, images: Tensor) -> Tensor:
-    """Return the lengths (B, J) that a network shows of images, asked for nothing else."""
+    """Return the lengths (B, J) that `look` gives if only these are requested."""
     return shown(model, images, ("lengths",))["lengths"]
 
 
 def allowed(values: Iterable) -> float:
-    """Return how far numbers near 1 may differ and be equal, in the coarsest of these types."""
+    """Return the tolerance of numbers near 1, for the coarsest type of these tensors."""
     floats = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
     return max([SAME, *(STEPS * torch.finfo(v.dtype).eps for v in floats)])
 
 
 def apart(few: Tensor, whole: Tensor, middle: float = 0.0, effect: float | None = None) -> float:
-    """Return how far two tensors that should be equal differ; 0 where that is rounding.
+    """Return the largest difference of two tensors that should be equal; 0 if it is rounding.
 
-    Measured by the largest distance from a `middle`: of scores that are all short, or couplings
-    that are nearly uniform, the rest is what counts. Where an image changes the numbers by little
-    more than rounding, at most by its `effect`, a thousandth of that counts too.
+    The tolerance is relative to the largest distance from `middle`, so that it stays small for
+    couplings that are nearly uniform. If images change the numbers by at most `effect`, the
+    tolerance is at most a thousandth of that, plus rounding.
     """
     if few.shape != whole.shape:
         return float("inf")
@@ -160,7 +162,7 @@ def apart(few: Tensor, whole: Tensor, middle: float = 0.0, effect: float | None 
 
 
 def _misshapen(model: Any, traced: dict) -> Iterator[str]:
-    """Yield the parts whose shapes do not fit what the others say of B, I, J and E."""
+    """Yield the parts whose shapes do not fit those of the others in B, I, J and E."""
     lengths = traced.get("lengths")
     if not isinstance(lengths, Tensor) or lengths.dim() != 2 or len(lengths) != IMAGES:
         yield f"lengths are {_shape(lengths)}, expected (B, J) for {IMAGES} images"
@@ -173,7 +175,7 @@ def _misshapen(model: Any, traced: dict) -> Iterator[str]:
         if traced.get(name) is None:
             continue
         shape = tuple(traced[name].shape)
-        if len(shape) == len(axes):  # the first part that has them says I and R
+        if len(shape) == len(axes):  # the first part with the axes I and R sets their sizes
             known = dict(zip(axes, shape, strict=True))
             sizes = {axis: known[axis] for axis in "IR" if axis in known} | sizes
         fits = (sizes.get(axis, n) == n for axis, n in zip(axes, shape, strict=False))
@@ -202,10 +204,10 @@ def _not_finite(traced: dict) -> Iterator[str]:
 
 
 def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield what changes without cause: a few images must get what they got among seven."""
+    """Yield dependence on chance or the batch: a few images must get the same results alone."""
     whole = traced["lengths"]
     if "lengths" not in shown(model, images, ("lengths",)):
-        yield 'asked for "lengths" alone, `look` gives neither these, nor activations or poses'
+        yield '`look` with keep=("lengths",) gives neither lengths nor activations or poses'
         return
     alone = lengths_of(model, images)
     if off := apart(lengths_of(model, images), alone):
@@ -218,7 +220,7 @@ def _unsteady(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         yield (
             f"`fused` and `route` differ by {off:.2g} for the same images"
             if plugin_routings(model)
-            else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
+            else f"lengths differ by {off:.2g} if `look` is called with or without the other parts"
         )
         return
     effect = float((whole - whole.mean(0)).abs().max())
@@ -258,17 +260,14 @@ def _depends(what: str, off: float) -> str:
 
 
 def differences(model: Any, images: Tensor) -> dict[str, str]:
-    """Return how a network differs from the CapsNet of 2017: name, as in `peculiar` -> in words.
-
-    The images are made seven, as those by which it is verified.
-    """
-    traced = shown(model, _seven(model, images))
+    """Return how a network deviates from the CapsNet of 2017: name, as in `peculiar` -> words."""
+    traced = shown(model, _seven_images(model, images))
     wrong = [*_misshapen(model, traced), *_not_finite(traced)]
     return {} if wrong else _differences(traced)
 
 
 def _order(traced: dict) -> list[int] | None:
-    """Return the pose of each class if lengths are the poses' norms in another order, else None."""
+    """Return the pose index of each class if lengths are pose norms in another order, else None."""
     if "poses" not in traced or "activations" in traced:
         return None
     same = allowed(traced.values())
@@ -313,9 +312,9 @@ def _differences(traced: dict) -> dict[str, str]:
 
 
 def _sums(traced: dict) -> str | None:
-    """Return why Σ weights · votes does not point as the poses do; None if it does.
+    """Return how Σ weights · votes contradicts the poses; None if they are parallel.
 
-    Layer norm, batch norm or a bias may lie between.
+    Layer norm, batch norm or a bias between them is allowed.
     """
     weights = traced.get("weights", traced["couplings"])[-1]
     total = torch.einsum("bij,bije->bje", weights, traced["votes"])
@@ -326,7 +325,7 @@ def _sums(traced: dict) -> str | None:
     worst = float(cosine_similarity(total, poses, dim=-1)[felt].min()) if felt.any() else 1.0
     if worst > PARALLEL:
         return None
-    for one in (total, layer_norm(total, total.shape[-1:])):  # each number a function of another's
+    for one in (total, layer_norm(total, total.shape[-1:])):  # equal up to scale and bias
         values, others = (part - part.mean(0) for part in (one, poses))
         if (cosine_similarity(values, others, dim=0).abs() > PARALLEL).all():
             return None
@@ -340,7 +339,7 @@ def _sums(traced: dict) -> str | None:
 
 
 def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield that other couplings are not used."""
+    """Yield a mistake if replaced couplings have no effect, or change the votes."""
     couplings = traced.get("couplings")
     if couplings is None or couplings.shape[3] < 2 or not takes(model.look, "couplings"):
         return
@@ -352,27 +351,27 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
         wanted = ("votes", "couplings", "poses", "lengths")
         moved = shown(model, images, wanted, couplings=chosen.clone())
     except ValueError:
-        return  # it says itself that it takes none
+        return  # the network itself refuses other couplings
     except Exception as error:
         reason = " ".join(str(error).split())[:120]
-        yield f"couplings (I, J) cannot be put in ({type(error).__name__}: {reason})"
+        yield f"replacing couplings by (I, J) fails ({type(error).__name__}: {reason})"
         return
     votes = traced.get("votes")
     if votes is not None and "votes" in moved and (off := apart(moved["votes"], votes)):
         yield (
-            f"the votes change by {off:.2g} with the couplings that are put in: they are weighed "
-            "already, or changed in place before they are kept"
+            f"the votes change by {off:.2g} with replaced couplings: they are already weighted by "
+            "couplings, or changed in place before they are returned"
         )
     after = moved.get("couplings")
     ignored = after is not None and float((after[-1] - chosen).abs().max()) > allowed([after])
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
     still = all(torch.equal(moved[name], traced[name]) for name in parts)
     if ignored or (parts and still):
-        yield "couplings that are put in are ignored: the network routes as before"
+        yield "replaced couplings are ignored: the network routes as before"
 
 
 def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield that a corner of the grid depends on pixels outside its receptive field."""
+    """Yield a mistake if a corner of the grid depends on pixels outside its receptive field."""
     able = abilities(model)
     if able.grid is None or traced.get("primary") is None or not able.has_receptive_fields:
         return
@@ -399,7 +398,7 @@ def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
 
 
 def _decoder(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield that a decoder gives no images, or not the same ones again."""
+    """Yield a mistake if a decoder gives no images in [0, 1], or not the same ones again."""
     poses = traced.get("poses")
     if poses is None or not abilities(model).decodes:
         return

@@ -171,7 +171,7 @@ def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_o
 
 def test_without_places_parts_are_groups_by_number_and_are_drawn(model, images, monkeypatch):
     (members,) = many.groups(None, 200).values()
-    assert len(members) == many.MOST and (members.sum(0) == 1).all()
+    assert len(members) == many.MAX_GROUPS and (members.sum(0) == 1).all()
     assert set(members.sum(1).tolist()) == {3, 4}
     monkeypatch.setattr(type(model), "grid", None)
     result = by_capsules(model, images, of="poses", **ASKED)

@@ -214,8 +214,8 @@ def test_a_layer_that_can_be_judged_is_reported_where_the_class_capsules_cannot(
 
     lower = SimpleNamespace(name="first", layer=SimpleNamespace(place="here"))
     capsules = SimpleNamespace(before=[lower])
-    still = SimpleNamespace(require_time=lambda: None, still=nullcontext)
-    candidate = SimpleNamespace(capsules="classes", caller=still)
+    caller = SimpleNamespace(require_time=lambda: None, evaluating=nullcontext)
+    candidate = SimpleNamespace(capsules="classes", caller=caller)
     candidate.capsules = type("Classes", (str,), {"before": capsules.before})("classes")
     about = SimpleNamespace(every_layer=True)
     judgement = checks._judge(SimpleNamespace(about=about, examine=examine), candidate)

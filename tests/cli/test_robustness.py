@@ -38,7 +38,7 @@ def test_the_table_has_the_numbers_of_the_commands_and_does_not_rerun_them(folde
     paths = [path for name in names for path in folder.glob(f"{name}-*.json")]
     before = [path.stat().st_mtime_ns for path in paths]
     again = run("robustness", *WORDS, "--output", folder)
-    assert again.stderr.count(" is kept: ") == len(paths) == 4
+    assert again.stderr.count(": reusing ") == len(paths) == 4
     assert [path.stat().st_mtime_ns for path in paths] == before
     affine, sweep, corrupt, attack = (results.read_result(path)[0] for path in paths)
     each = (

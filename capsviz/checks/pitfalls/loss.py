@@ -1,4 +1,4 @@
-"""The loss, the reconstruction, the data, and the weights that training reaches."""
+"""Checks of the loss, the reconstruction, the data, and the gradients of the weights."""
 
 from contextlib import suppress
 
@@ -15,16 +15,16 @@ from capsviz.wrapping.environment import in_words
 from capsviz.wrapping.flow import embed
 from capsviz.wrapping.leaves import replaced, tensors
 
-STRAIGHT = 1e-4  # of a step of a loss, or of its root
-ROUNDING = 1e-5  # of a loss in float32
-# lengths of the true class, and of the others, on the costly side of the margins
+STRAIGHT = 1e-4  # tolerance for a straight line, relative to one step
+ROUNDING = 1e-5  # rounding error of a loss in float32
+# lengths of the true class below its margin, and of the other classes above theirs
 PRESENT, ABSENT = (0.2, 0.4, 0.6), (0.9, 0.75, 0.6)
-STEP, FAR = 0.1, 10.0  # only the curvature of a square is the same at both
-LITTLE, AS_WRITTEN = 5e-5, (5e-4, 1e-2)
-IMAGES, LEARNED = 64, 0.6  # correlation of a pixel with one of the image
+STEP, FAR = 0.1, 10.0  # changes of the targets: a square has the same curvature for both
+TOO_SMALL, PUBLISHED = 5e-5, (5e-4, 1e-2)  # weights of a squared pixel
+IMAGES, LEARNED = 64, 0.6  # correlation of a reconstructed pixel with an image pixel
 SLACK = 1e-3
 SAME, FAINT = 1e-6, 1e-4
-ALIKE = 0.5  # what a pose of the same length changes in a reconstruction
+ALIKE = 0.5  # effect of other poses relative to that of the predicted class
 
 
 @check
@@ -41,7 +41,7 @@ def softmax_in_loss(candidate: Candidate) -> Judgement:
     message = f"adding up to 0.2 to all lengths changes the loss by {shift:.2g}"
     if shift >= 1e-4 * moved or slope <= 1e-5 * moved:
         return passes(message, **numbers)
-    # a margin between classes falls in a straight line with the gap, or its root does
+    # a margin between classes, or its root, decreases linearly with the gap
     values = [at(0.3 + gap, 0.3) for gap in (0.2, 0.4, 0.6)]
     for near, middle, far in (values, [max(value, 0) ** 0.5 for value in values]):
         if near - middle > 0 and abs(near - 2 * middle + far) < STRAIGHT * (near - middle):
@@ -56,12 +56,12 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
     rest = at(0.95, 0.05)
     if at(0.05, 0.95) == rest == at(0.5, 0.5):
         raise SkippedError("the loss does not follow the lengths in the output")
-    if rest > at(0.05, 0.05) and (asked := candidate.loss.asked()) is not None:
+    if rest > at(0.05, 0.05) and (cheapest := candidate.loss.cheapest_classes()) is not None:
         labels, J = candidate.loss.labels.tolist(), candidate.classes
-        by, *others = {(one - label) % J for one, label in zip(asked, labels, strict=True)}
+        by, *others = {(one - label) % J for one, label in zip(cheapest, labels, strict=True)}
         if others:
             return fails(f"labels are in another order: for labels {labels} the loss is least for "
-                         f"long capsules of the classes {asked}", permuted=1.0)  # fmt: skip
+                         f"long capsules of the classes {cheapest}", permuted=1.0)  # fmt: skip
         if by:
             by = by if by <= J / 2 else by - J
             return fails(f"labels are shifted: the loss is least for a long capsule of class label "
@@ -118,7 +118,7 @@ def wrong_margin_loss(candidate: Candidate) -> Judgement:
 
 
 def _margin(cost, lengths: tuple[float, float, float]) -> float | None:
-    """Return where a cost k (m - v)² through three points begins; None for other costs."""
+    """Return m of a cost k (m - v)² through three points; None for other costs."""
     roots = [max(cost(v), 0) ** 0.5 for v in lengths]
     slope = (roots[2] - roots[0]) / (lengths[2] - lengths[0])
     middle = roots[0] + slope * (lengths[1] - lengths[0])
@@ -150,9 +150,9 @@ def wrong_reconstruction_weight(candidate: Candidate) -> Judgement:
     if margin is None:
         return warns(f"{message}, beside a loss that is not a margin loss", **numbers)
     message += " beside the margin loss"
-    if weight < LITTLE:
+    if weight < TOO_SMALL:
         return fails(f"{message}, {5e-4 / weight:,.0f} times less than 5e-4", **numbers)
-    if any(abs(weight / one - 1) < 0.2 for one in AS_WRITTEN):
+    if any(abs(weight / one - 1) < 0.2 for one in PUBLISHED):
         return passes(message, **numbers)
     return warns(f"{message}, expected 5e-4 or 0.01", **numbers)
 
@@ -162,17 +162,20 @@ def permuted_reconstruction(candidate: Candidate) -> Judgement:
     """Change reconstruction and target alike; find the pixel of images that each pixel follows."""
     candidate.caller.require_images()
     try:
-        judgement = _compared(candidate)
+        judgement = _judge_by_loss(candidate)
     except SkippedError:
-        return _followed(candidate)
+        return _judge_by_images(candidate)
     if judgement.status == "PASS":
         with suppress(SkippedError):
-            return _followed(candidate)
+            return _judge_by_images(candidate)
     return judgement
 
 
-def _compared(candidate: Candidate) -> Judgement:
-    """Judge which pixels the loss compares: its mixed curvature is that of either, if the same."""
+def _judge_by_loss(candidate: Candidate) -> Judgement:
+    """Judge whether the loss compares each pixel with the image pixel at the same position.
+
+    If so, the mixed second derivative of the loss equals both pure ones, up to its sign.
+    """
     loss = candidate.loss
     output, images = loss.output, loss.images
     names = outputs.find_reconstruction(output, images, candidate.caller.image_shape)
@@ -193,8 +196,8 @@ def _compared(candidate: Candidate) -> Judgement:
     return (passes if along > 0.9 else fails)(message, own=along)
 
 
-def _followed(candidate: Candidate) -> Judgement:
-    """Judge which pixel of given images each pixel of a trained decoder follows."""
+def _judge_by_images(candidate: Candidate) -> Judgement:
+    """Judge by correlations which image pixel each pixel of a trained decoder reconstructs."""
     given = candidate.caller.own_images
     if given is None or len(given) < IMAGES // 2:
         raise SkippedError(f"no loss shows it, and fewer than {IMAGES // 2} images are given")
@@ -251,8 +254,8 @@ def random_test_images(candidate: Candidate) -> Judgement:
 def decoder_without_class(candidate: Candidate) -> Judgement:
     """Decode one pose as two classes, and beside other poses; find which pose a pass keeps.
 
-    A decoder that gets only the pose of the class, as in DeepCaps, is a design; one that gets all
-    poses draws no class.
+    A decoder may get only the pose of the class by design, as in DeepCaps; one that gets all poses
+    reconstructs no class.
     """
     try:
         decode = candidate.decode
@@ -260,7 +263,7 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
         if (judgement := _unmasked(candidate)) is None:
             raise
         return judgement
-    astray = getattr(decode, "astray", 0)  # unknown for a decoder that is given
+    astray = getattr(decode, "astray", 0)  # unknown for the user's own decoder
     if astray and candidate.caller.way == "images":
         count = len(candidate.caller.recorded.images)
         return fails(
@@ -295,7 +298,7 @@ def decoder_without_class(candidate: Candidate) -> Judgement:
 
 
 def _unmasked(candidate: Candidate) -> Judgement | None:
-    """Reverse poses in a pass, and judge which of them are decoded; None if it is not known."""
+    """Reverse poses in a pass, and judge which of them are decoded; None if this is unknown."""
     caller, capsules, images = candidate.caller, candidate.capsules, candidate.images(7)
     if candidate.given_decode is not None or not (caller.of_classes and capsules.routed):
         return None
@@ -320,7 +323,7 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
     moved = []
     try:
         drawn, winners, poses = passed(torch.ones_like(candidate.scores(images)))
-        for side in (1, -1):  # the pose of the class, and all others
+        for side in (1, -1):  # reverse the pose of the class, then all others
             signs = side * (1 - 2 * one_hot(winners, candidate.classes).to(poses))
             changed, same, others = passed(signs)
             if not (same.equal(winners) and torch.allclose(others, signs[:, :, None] * poses)):
@@ -331,7 +334,7 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
     (own, size), (beside, size_beside) = moved
     if beside <= SAME:
         return None
-    # a soft mask may be meant, if the longest pose counts for more than its length
+    # a soft mask may be intended, if the predicted class has more weight than its length explains
     return (fails if beside / size_beside > ALIKE * own / size else warns)(
         f"opposite poses of all but the predicted class change the reconstruction by {beside:.2g}, "
         f"that of the predicted class by {own:.2g}: the decoder gets all of them",
@@ -379,8 +382,8 @@ def untrained_weights(candidate: Candidate) -> Judgement:
                 some = ", ".join(sorted(lost)[:3]) + (" and others" if len(lost) > 3 else "")
                 return warns(f"the loss does not train the decoder: no gradient reaches {some}",
                              **numbers)  # fmt: skip
-            shown = candidate.loss.asks_for_gradients(output)
-            if candidate.poses(images).requires_grad and not shown:
+            attached = candidate.loss.has_gradients(output)
+            if candidate.poses(images).requires_grad and not attached:
                 return warns("in evaluation mode the output holds no lengths or poses with a "
                              "gradient: if so in training, no class is trained",
                              **numbers)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The output: numbers that are NaN, the batch, labels, randomness, devices, and what scores are."""
+"""Checks of the output: NaN, dependence on batch and labels, randomness, devices, scores."""
 
 import math
 from contextlib import suppress
@@ -18,7 +18,7 @@ from capsviz.wrapping.recorder import Pass
 
 NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may change the next one"
 OF_DECODER = ("decoder_without_class", "targets_out_of_range", "permuted_reconstruction")
-POSITION = 3  # of seven: a leak from the first image leaves the first unchanged
+POSITION = 3  # of seven; if all images depended on the first one, position 0 would not show it
 ALONE, CLOSE, SAME = 1e-4, 1e-4, 1e-6
 USUAL, HIGH = 0.1, 0.5
 
@@ -39,12 +39,12 @@ def nan_output(candidate: Candidate) -> Judgement:
 def not_repeatable(candidate: Candidate) -> Judgement:
     """Compare the outputs for the same images from one random state, and from two.
 
-    If scores and poses are the same, only the checks of the decoder cannot be made.
+    If scores and poses are repeatable, only the checks of the decoder are skipped.
     """
     caller, images = candidate.caller, candidate.images(5)
 
     def kept(network, dtype) -> float:
-        return max(caller.apart(lambda: candidate.call(images.to(dtype), network), (0, 0)))
+        return max(caller.differences(lambda: candidate.call(images.to(dtype), network), (0, 0)))
 
     off, limit = caller.in_double(kept)
     if not off <= limit:  # NaN too
@@ -52,14 +52,16 @@ def not_repeatable(candidate: Candidate) -> Judgement:
             f"two calls from one random state differ by {off:.2g}, expected 0: the network keeps "
             "something between calls", difference=off,
         )._replace(fix=NEW_LOGITS)  # fmt: skip
-    off = max(caller.drawn)
+    off = max(caller.randomness)
     if off == float("inf"):
         return fails("two calls return tensors of different shapes", difference=off)
     if off <= SINGLE:
         return passes(f"two calls differ by {off:.1g}", difference=off)
     message = f"two calls with the same images differ by {off:.2g}, expected 0"
-    with suppress(Exception):  # what cannot be read is not known to be the same
-        parts = caller.apart(lambda: (candidate.scores(images), candidate.poses(images)), (0, 1))
+    with suppress(Exception):  # scores or poses that cannot be read count as different
+        parts = caller.differences(
+            lambda: (candidate.scores(images), candidate.poses(images)), (0, 1)
+        )
         if max(parts) <= SINGLE:
             message += "; scores and poses are the same"
             return fails(message, difference=off)._replace(stops=OF_DECODER)
@@ -175,7 +177,7 @@ def label_leak(candidate: Candidate) -> Judgement:
 
 
 def _given(candidate: Candidate) -> bool:
-    """Return whether call= gives the network more than images."""
+    """Return whether the user's `call` passes more than images to the network."""
     counts: list[int] = []
     with candidate.network.register_forward_pre_hook(
         lambda _, args, kwargs: counts.append(len(args) + len(kwargs)), with_kwargs=True
@@ -191,8 +193,8 @@ def _outputs(candidate: Candidate, kind: str, label: int, name: str) -> dict:
         return dict(named_tensors(recipe.run(Pass(candidate.network), images)))
 
 
-class Requests(Pass):
-    """Notes where a GPU is requested."""
+class GPURequests(Pass):
+    """A pass that records the lines of code that request a GPU."""
 
     def __init__(self, network: nn.Module):
         super().__init__(network)
@@ -210,7 +212,7 @@ class Requests(Pass):
 @check
 def hardcoded_gpu(candidate: Candidate) -> Judgement:
     """Watch one pass for `.cuda()` and devices of that name."""
-    mode = Requests(candidate.network)
+    mode = GPURequests(candidate.network)
     candidate.caller.run(mode, candidate.images(2))
     lines = list(dict.fromkeys(mode.lines))
     if lines:
@@ -221,8 +223,8 @@ def hardcoded_gpu(candidate: Candidate) -> Judgement:
 
 
 def _is_gpu(leaf) -> bool:
-    """Return whether an argument names a GPU, or, as in 2017, the type of its tensors."""
-    typed = str(leaf) if isinstance(leaf, str | type) else ""  # to write a tensor as text is slow
+    """Return whether an argument names a GPU, or a tensor type such as `torch.cuda.FloatTensor`."""
+    typed = str(leaf) if isinstance(leaf, str | type) else ""  # str(tensor) would be slow
     return names_gpu(leaf) or typed.startswith(("torch.cuda.", "<class 'torch.cuda."))
 
 
@@ -253,7 +255,7 @@ def scores_are_not_lengths(candidate: Candidate) -> Judgement:
 def saturation(candidate: Candidate) -> Judgement:
     """Measure the mean length of class capsules before training: about 0.04 if correct."""
     untrained = candidate.untrained()
-    with untrained.caller.still():
+    with untrained.caller.evaluating():
         if not untrained.capsules.by_length:
             raise SkippedError("length is not presence in this network")
         mean = float(untrained.poses(untrained.images(7)).norm(dim=-1).mean())

@@ -1,4 +1,4 @@
-"""Routing: couplings, their softmax, the agreement, iterations and gradients."""
+"""Checks of routing: couplings, their softmax, the agreement, iterations and gradients."""
 
 from contextlib import suppress
 
@@ -38,7 +38,7 @@ def wrong_softmax_axis(candidate: Candidate, layer: Capsules) -> Judgement:
                     f"couplings sum to 1 over {words}, and over class capsules to {low:.3g} to "
                     f"{high:.3g} ({where}), expected 1", **numbers,
                 )  # fmt: skip
-                # over capsules each image has couplings of its own, so that a mixed batch shows
+                # over primary capsules, images still have their own couplings: judge mixed_batch
                 stops = ("constant_couplings", "wrong_agreement") if axis == 1 else None
                 return judgement._replace(stops=stops)
     if one:
@@ -55,7 +55,7 @@ def wrong_softmax_axis(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _sums(couplings: Tensor, axis: int) -> tuple[float, float, bool]:
-    """Return the least and the largest sum over an axis, and whether all are 1."""
+    """Return the smallest and the largest sum over an axis, and whether all are 1."""
     sums = couplings.sum(axis)
     low, high = float(sums.min()), float(sums.max())
     return low, high, max(abs(low - 1), abs(high - 1)) <= SUM
@@ -83,7 +83,7 @@ def constant_couplings(candidate: Candidate, layer: Capsules) -> Judgement:
     message += ": all are 1/J" if off <= SAME else ""
     if not layer.routed or len(layer.rounds) < 2:
         return warns(f"{message}, in one iteration", **numbers)
-    # short poses may leave agreements that float32 does not show
+    # with short poses, float32 may be too coarse for the agreement
     apart = _between(layer.with_sums(lambda total: 1e6 * total, images, "couplings")[-1])
     numbers["between_images_enlarged"] = apart
     if apart > SAME:
@@ -95,7 +95,7 @@ def constant_couplings(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _between(tensor: Tensor) -> float:
-    """Return how much a tensor differs between images."""
+    """Return the largest difference between the first image and the others."""
     return float((tensor - tensor[:1]).abs().max())
 
 
@@ -126,7 +126,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         )
     along = _slope(change, agreement) * float(agreement.norm() / change.norm().clamp_min(TINY))
     message = f"couplings correlate with the agreement of votes and poses by {along:.2f}"
-    spread, usual = (_off(one, one.mean(1, keepdim=True)) for one in (change, agreement))
+    spread, usual = (_relative_error(one, one.mean(1, keepdim=True)) for one in (change, agreement))
     if change.shape[1] > 1 and spread < ALIKE < usual:
         return fails(
             "all primary capsules get the same couplings, whatever their votes: the agreement is "
@@ -141,7 +141,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
         return warns(message, correlation=along)
     even = _centred((second + opposite) / 2 - first)
     if not layer.by_length or float(even.norm()) > EXACT * float(change.norm()):
-        return passes(message, correlation=along)  # no product with a pose: it has its own scale
+        return passes(message, correlation=along)  # the agreement is not a dot product with a pose
     end, other = (
         layer.with_sums(lambda _, sign=sign: sign * put, images, "poses")[-1] for sign in (1, -1)
     )
@@ -154,10 +154,10 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
     fits = [
         (words, slope)
         for words, form in forms.items()
-        if _off(change, (slope := _slope(change, form)) * form) < EXACT
+        if _relative_error(change, (slope := _slope(change, form)) * form) < EXACT
     ]
     if not fits:
-        if left_out := _left_out(iterations[0], change, votes, poses):
+        if left_out := _count_left_out(iterations[0], change, votes, poses):
             return warns(
                 f"{message}: {left_out} of {poses.shape[2]} components of a pose have no share in "
                 "the agreement", correlation=along, left_out=left_out,
@@ -174,7 +174,7 @@ def wrong_agreement(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _probe(layer: Capsules, images: Tensor, sign: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Put noise in place of the first sums; return it and the logarithms of two couplings."""
+    """Replace the first sums by noise; return it, and the logarithms of the first two couplings."""
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
@@ -190,19 +190,22 @@ def _slope(change: Tensor, expected: Tensor) -> float:
     return float((change * expected).sum() / expected.square().sum().clamp_min(TINY))
 
 
-def _off(change: Tensor, expected: Tensor) -> float:
+def _relative_error(change: Tensor, expected: Tensor) -> float:
     return float((change - expected).norm() / change.norm())
 
 
-def _left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -> int:
-    """Return how many components have no share in the sum of products that fits, if one does."""
+def _count_left_out(turn: Round, change: Tensor, votes: Tensor, poses: Tensor) -> int:
+    """Return how many pose components have no weight in the agreement.
+
+    0 if `change` is not a weighted sum of the products of components.
+    """
     own = zip(turn.product.weights(turn.event.inputs).shape, turn.roles, strict=True)
-    if any(n > 1 and role == "E" for n, role in own):  # heads have couplings of their own
+    if any(n > 1 and role == "E" for n, role in own):  # couplings differ between heads
         return 0
     each = votes * poses[:, None]
     products = (each - each.mean(2, keepdim=True)).flatten(0, 2)
     shares = torch.linalg.lstsq(products, change.flatten()[:, None]).solution
-    fits = _off(change, (products @ shares).view(change.shape)) < EXACT
+    fits = _relative_error(change, (products @ shares).view(change.shape)) < EXACT
     small = shares.abs() < EXACT * shares.abs().max()
     return int(small.sum()) if fits else 0
 
@@ -219,7 +222,7 @@ def _forgets(layer: Capsules, images: Tensor) -> bool:
 
 
 def _with_noise(layer: Capsules, images: Tensor, signs) -> tuple[list[Tensor], list[Tensor]]:
-    """Put noise times a sign in place of the first sums; return it and all couplings."""
+    """Replace the first sums by noise, each times its sign; return them, and all couplings."""
     random, left, put = noise(seed=6), iter(signs), []
 
     def change(total):
@@ -266,7 +269,7 @@ def wrong_iterations(candidate: Candidate) -> Judgement:
 
 
 def _unused(candidate: Candidate, made: int) -> Judgement | None:
-    """Judge on how many iterations the output depends; None if on all of them."""
+    """Fail if the output does not depend on all iterations; None if it does."""
     sums = [one.total for one in candidate.capsules.rounds]
 
     def outputs(kept: int) -> list[Tensor]:
@@ -306,7 +309,7 @@ def handwritten_softmax(candidate: Candidate) -> Judgement:
 
 
 def _below_largest(flow: Flow, division: Event) -> bool:
-    """Return whether exponentials are of logits less the largest of those that they sum over."""
+    """Return whether the maximum is subtracted from the logits before the exponential."""
     powers = flow.maker(division, 0)
     less = None if powers is None else flow.maker(powers, 0)
     if less is None or less.name not in ("sub", "subtract") or len(less.inputs) < 2:
@@ -361,5 +364,5 @@ def _gradients(total: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
     try:
         with torch.enable_grad():
             return torch.autograd.grad(total.sum(), of, retain_graph=True, allow_unused=True)
-    except RuntimeError as error:  # of an operation in place, a function without a backward
+    except RuntimeError as error:  # an in-place operation, or a function without a backward
         raise SkippedError(f"the gradient cannot be computed: {in_words(error)}") from error

@@ -1,4 +1,4 @@
-"""The squash of primary and class capsules: whether, over what, how long, and where it is NaN."""
+"""Checks of the squash of primary and class capsules: its axis, its lengths, NaN."""
 
 import math
 from collections.abc import Callable
@@ -21,12 +21,12 @@ ALL_MOVE = f"{OTHER_AXIS}: one input moves all capsules"
 BY_COMPONENT, VANISH = "each component is squashed by itself", "they vanish"
 BEFORE = "components are squashed before the capsule is"
 GAIN = f"all are alike: a squash with a gain, or {BEFORE}"
-OR = {  # the other reading of what is measured, where it is not certain
+ALTERNATIVES = {  # another explanation of the measurement, if the mistake is not certain
     UNSQUASHED: ", or by a function without a bound: lengths grow as the sums to the power {:.2f}",
     ALL_MOVE: ", or normalised over all capsules after it",
 }
 HALF = 0.5
-MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Efficient-CapsNet
+MIDDLE = (0.2, 1 - math.exp(-HALF))  # lengths for HALF in the paper, and in Efficient-CapsNet
 
 
 @check
@@ -38,7 +38,8 @@ def unsquashed_primary(candidate: Candidate) -> Judgement:
     if grown >= GROWTH:
         message = f"lengths grow with the features, to {high:.3g}, expected at most 1"
         if abs((power := math.log10(grown) / 2) - 1) > POWER:
-            return warns(f"{message}: {UNSQUASHED}{OR[UNSQUASHED].format(power)}", **numbers)
+            other = ALTERNATIVES[UNSQUASHED].format(power)
+            return warns(f"{message}: {UNSQUASHED}{other}", **numbers)
         if not by_length:
             return warns(f"{message}; length is not presence in this network", **numbers)
         if primary.squashed_earlier():
@@ -70,13 +71,13 @@ def wrong_squash_axis(candidate: Candidate) -> Judgement:
 
 
 def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
-    """Return how much the components of capsules (I, D) move with one number of the features."""
+    """Return how much each component of the capsules (I, D) changes with one feature value."""
     random = noise(size, seed=4)
     changed_one: list[bool] = []
 
     def change(tensor):
         changed = random(tensor[:1]).repeat(2, *[1] * (tensor.dim() - 1))
-        if not changed_one:  # of several convolutions the first
+        if not changed_one:  # if there are several convolutions, only in the first
             changed[1].view(-1)[0] *= -3
         changed_one.append(True)
         return changed
@@ -88,12 +89,12 @@ def _moved(primary: PrimaryCapsules, size: float) -> Tensor:
 def _lengths(
     lengths: Tensor, moved: Callable[[float], Tensor]
 ) -> tuple[str | None, str, dict[str, float]]:
-    """Return what is wrong with the lengths of capsules with large inputs, which must be 1.000.
+    """Test whether the lengths of capsules with large inputs are 1.000.
 
-    None for nothing; also the measurement, in words and numbers. `moved(size)` returns how much the
-    components of capsules (capsules, components) move with one of their inputs of that size.
+    Returns the mistake or None, and the measurement in words and numbers. `moved(size)` returns how
+    much components (capsules, components) change with one of their inputs of that size.
     """
-    lengths = lengths[lengths > 0]  # a ReLU may leave nothing of a capsule
+    lengths = lengths[lengths > 0]  # a ReLU may set a capsule to zero
     if not lengths.numel():
         raise SkippedError("all capsules are zero for large inputs")
     low, high = float(lengths.min()), float(lengths.max())
@@ -106,10 +107,10 @@ def _judged(
     capsules: Tensor, mistake: str | None, message: str, numbers: dict, *,
     presence: bool = True, power: float = 0,
 ) -> Judgement:  # fmt: skip
-    """Fail what is certainly a mistake, and else say the other reading, too.
+    """Return FAIL for a certain mistake, and else WARN with the alternative explanation.
 
-    `capsules` (B, capsules, components) have large inputs, and `power` says how their lengths grow
-    with these. Nothing is certain where lengths do not stand for `presence`.
+    `capsules` (B, capsules, components) have large inputs, and lengths grow as these to the
+    `power`. No mistake is certain if lengths do not encode `presence`.
     """
     if mistake is None:
         return passes(message, **numbers)
@@ -122,7 +123,7 @@ def _judged(
         certain = any(bool(((one - 1).abs() < ONE).all()) for one in others)
     if certain and presence:
         return fails(message, **numbers)
-    return warns(message + OR.get(mistake, "").format(power), **numbers)
+    return warns(message + ALTERNATIVES.get(mistake, "").format(power), **numbers)
 
 
 def _mistake(low: float, high: float, moved: Callable[[float], Tensor]) -> str | None:
@@ -159,7 +160,7 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
         return _judged(poses, mistake, message, numbers, presence=presence, power=power)
     if not (presence and layer.of_classes):  # a layer before has no scores to compare with
         return passes(message, **numbers)
-    if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # of a bias
+    if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:  # there is a bias
         return passes(message, **numbers)
     middle = _mean_length(layer, HALF)
     if middle > 0.9 and (small := _mean_length(layer, SHORT)) > 0.9:
@@ -176,7 +177,7 @@ def wrong_class_squash(candidate: Candidate, layer: Capsules) -> Judgement:
 
 
 def _lengths_are_output(candidate: Candidate) -> bool:
-    """Return whether the output holds the lengths of the poses, of any size, or poses alone."""
+    """Return whether the output holds the lengths of the poses, or poses but no scores."""
     form = candidate.given_scores
     if isinstance(form, str) and form != "norms":
         return False
@@ -191,7 +192,7 @@ def _lengths_are_output(candidate: Candidate) -> bool:
 
 
 def _moved_poses(layer: Capsules, size: float) -> Tensor:
-    """Return how much the components of poses (J, E) move with one number of the sums."""
+    """Return how much each component of the poses (J, E) changes with one value of the sums."""
     first = tuple(
         slice(1) if role in "JE" else slice(None) for role in layer.rounds[-1].total_roles
     )
@@ -208,12 +209,15 @@ def _moved_poses(layer: Capsules, size: float) -> Tensor:
 
 
 def _enlarged(total: Tensor) -> Tensor:
-    """Return sums a million times as large; tiny ones are enlarged more than that."""
+    """Return sums times a million; if the largest is below 1, it is scaled to a million."""
     return 1e6 * total / total.abs().max().clamp(1e-30, 1)
 
 
 def _mean_length(layer: Capsules, length: float) -> float:
-    """Return that of poses of random sums of a length, or of means where couplings divide sums."""
+    """Return the mean length of poses for random sums of a length, or for random means.
+
+    Means are replaced if the sums are divided by sums of couplings.
+    """
     caller, turns = layer.caller, layer.rounds
     flow, total = caller.recorded.flow, turns[-1].total
     axes = [axis for axis, role in enumerate(turns[-1].total_roles) if role == "E"]
@@ -274,7 +278,7 @@ def nan_at_long_capsules(candidate: Candidate) -> Judgement:
 
 
 def _finite(candidate: Candidate, change: Change) -> Judgement:
-    """Judge the outputs and gradients of a pass with features `change(features)`: all finite."""
+    """Judge whether outputs and gradients of a pass with `change(features)` are finite."""
     leaves: list[Tensor] = []
 
     def put(tensor):

@@ -1,4 +1,4 @@
-"""Primary capsules and votes: where capsules look, and how votes are made of them."""
+"""Checks of primary capsules and votes: receptive fields, and transformation matrices."""
 
 from itertools import pairwise
 
@@ -51,7 +51,8 @@ def mixed_positions(candidate: Candidate) -> Judgement:
     most, mixed, total = int(of_each.max()), int((of_each > 1).sum()), len(of_each)
     numbers = {"positions": most, "capsules": mixed}
     if most == count and mixed == total:
-        # Of a whole map a position changes one component, and the length: all by one factor.
+        # If a capsule is a whole map, a position changes one component. The squash then scales all
+        # components by one factor.
         ratio = capsules[1:] / capsules[:1]
         own = (ratio / ratio.median(2, keepdim=True).values - 1).abs() > CLOSE
         if (own.sum(0) > 1).any() or (own.any(2).sum(0) <= 1).any():
@@ -87,7 +88,7 @@ def shifted_positions(candidate: Candidate) -> Judgement:
         if not step or last.start == 0 or first.stop == size:
             raise SkippedError("primary capsules see the whole image")
         shift = (size - last.start - first.stop) / 2
-        if abs(shift) >= max(step, 2) / 2:  # less is left over by a stride, or an even kernel
+        if abs(shift) >= max(step, 2) / 2:  # strides and even kernels explain smaller shifts
             return warns(
                 f"the first {name} of capsules sees image {name}s {first.start} to "
                 f"{first.stop - 1}, the last one {last.start} to {last.stop - 1} of {size}: "
@@ -110,7 +111,7 @@ def shared_matrix(candidate: Candidate) -> Judgement:
     if capsules.shape[1] < 2:
         raise SkippedError("the network has one primary capsule")
     ones = torch.ones_like(capsules[..., :1])
-    given = torch.cat([capsules, ones], 2).movedim(1, 0)  # (I, B, D + 1), for a bias
+    given = torch.cat([capsules, ones], 2).movedim(1, 0)  # (I, B, D + 1), with a bias
     matrices = torch.linalg.lstsq(given, votes).solution
     if not float((given @ matrices - votes).norm() / votes.norm()) < ALIKE:
         raise SkippedError("votes are not linear in the primary capsules")

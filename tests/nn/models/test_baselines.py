@@ -100,5 +100,5 @@ def test_networks_without_capsules_give_scores_but_no_trace(generator, monkeypat
     model, images = build("resnet"), torch.rand(5, 2, 21, 19, generator=generator)
     found = tracing.scores(model, images)
     torch.testing.assert_close(found, model(images).lengths, rtol=0, atol=1e-6)
-    with pytest.raises(ValueError, match="does not say what is inside"):
+    with pytest.raises(ValueError, match="has no method `look` that shows its capsules"):
         tracing.trace(model, images)
