@@ -30,9 +30,9 @@ from capsviz.nn import models
 from capsviz.nn.computation import seeded
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
-FORMAT = 1  # of cards
-PARTS = ("model", "dataset", "weights")  # that every card has
-STATE = "state.safetensors"  # of an unfinished run
+FORMAT = 1  # version of the card format
+PARTS = ("model", "dataset", "weights")  # required in every card
+STATE = "state.safetensors"  # file of an unfinished run
 BEST = re.compile(r"best-\d+")  # stem of the best weights of an unfinished run, by epoch
 PRIMARY = ".primary"  # ends the stem of a primary-capsule decoder that lies beside a network
 
@@ -89,7 +89,7 @@ def shadowed(name: str | os.PathLike) -> str | None:
 
 
 def _is_further(state: Path, weights: Path) -> bool:
-    """Return whether a state is of more epochs than finished weights beside it."""
+    """Return whether a state has more epochs than the finished weights beside it."""
     now = json.loads(read_about(state).get("card", "{}")).get("training", {}).get("epochs", 0)
     return now > read_card(weights).get("training", {}).get("epochs", now)
 
@@ -115,7 +115,7 @@ def read_card(weights: Path) -> dict:
 
 
 def require_name(path: Path) -> None:
-    """Raise ValueError for a name that other files of a run, or a decoder, have."""
+    """Raise ValueError if a name is reserved for other files of a run or for a decoder."""
     stem = path.stem
     if path.name == STATE or BEST.fullmatch(stem) or stem.endswith(PRIMARY):
         raise ValueError(
@@ -235,7 +235,7 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(f"{unlike}: its SHA-256 is that of other weights")
     try:
-        with seeded(0):  # no random state outside changes
+        with seeded(0):  # leaves the global random state unchanged
             model = models.of_config(card["model"]["name"], card["model"]["config"]).float()
         model.load_state_dict(
             {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
@@ -293,7 +293,7 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of_tensors(tensors: Iterable[tuple[str, Any]]) -> str:
-    """Return the SHA-256 of tensors with their names, whatever their order, as hex digits."""
+    """Return the SHA-256 of named tensors, independent of their order, as hex digits."""
     content = hashlib.sha256()
     for name, tensor in sorted(tensors, key=lambda one: one[0]):
         if isinstance(tensor, torch.Tensor):

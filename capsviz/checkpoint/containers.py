@@ -1,7 +1,8 @@
-"""Weights as PyTorch, Lightning, timm and training scripts write them, opened by their content.
+"""Read weights that PyTorch, Lightning, timm or training scripts have saved.
 
-Nothing in a file is run: `torch.load` reads with `weights_only=True`, and an object of a class that
-it does not know, such as a Namespace of arguments, is read as an empty one.
+The format is recognised by content. No code in a file is run: `torch.load` uses
+`weights_only=True`, and an object of an unknown class, such as a Namespace of arguments, is
+replaced by an empty object.
 """
 
 import difflib
@@ -18,19 +19,27 @@ from capsviz import checkpoint
 from capsviz.discovery import some
 
 ADDED = re.compile(r"\.(module|_orig_mod)(?=\.)")  # by DataParallel and torch.compile
-FIRST = ("", "state_dict", "model_state_dict", "model", "net", "network", "weights")  # of equals
-TOP = "the top level"  # of a file, whose name is ""
-DEEPEST, NAMED = 3, 4  # tables in tables; names that a message lists
+FIRST = (
+    "",
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "network",
+    "weights",
+)  # preferred on a tie
+TOP = "the top level"  # in messages, for the table named ""
+DEEPEST, NAMED = 3, 4  # levels of nested tables; names that a message lists
 
 
 class Unread:
-    """What stands for an object of an unknown class."""
+    """Replace an object of an unknown class."""
 
     def __init__(self, *_): ...
     def __setstate__(self, _): ...
 
 
-PLAIN: Any = (lambda *_: {}, "collections.defaultdict")  # which scripts keep their history in
+PLAIN: Any = (lambda *_: {}, "collections.defaultdict")  # often holds the training history
 
 
 def read(path: Path) -> dict[str, dict[str, Tensor]]:
@@ -45,15 +54,15 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
     if head[8:] == b"{":  # the header of safetensors begins with its length
         return {"": checkpoint.read_weights(path)}
     unknown: list[str] = []
-    safe = torch.serialization.get_safe_globals()  # of others: what they allow half, fails
+    safe = torch.serialization.get_safe_globals()  # other code's; a partly allowed class fails
     torch.serialization.clear_safe_globals()
     try:
-        with suppress(ValueError):  # for the format of before 1.6
+        with suppress(ValueError):  # raised for the format before PyTorch 1.6
             unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         stand_ins = [(Unread, name) for name in unknown if name != PLAIN[1]]
         with torch.serialization.safe_globals([*stand_ins, PLAIN]):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, by what is wrong with the file
+    except Exception as error:  # the type depends on the fault in the file
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:160]
         raise ValueError(
             f"{path} cannot be read with weights_only=True: expected network.state_dict() alone by "
@@ -134,7 +143,7 @@ def fitted(path: Path, own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], st
 
 
 def _order(place: str, tensors: Mapping, names: Mapping) -> tuple[int, int, int]:
-    """Return what the best place of weights has least of: - names that fit, others, and `FIRST`."""
+    """Return a sort key, least for the best: -(fitting names), other names, rank in `FIRST`."""
     last = _clean(f".{place}.").strip(".").rpartition(".")[2]
     rank = FIRST.index(last) if last in FIRST else len(FIRST)
     return -len(tensors.keys() & names), len(tensors.keys() - names), rank
@@ -154,9 +163,9 @@ def _prefixes(longer: Mapping, shorter: Mapping) -> list[str]:
 
 
 def load_into(network: nn.Module, path: Path, called: str) -> str:
-    """Load a file of weights into a network, as its modules load them; a note of others, or "".
+    """Load a file of weights into a network; return a note on other weights in the file, or "".
 
-    ValueError, by names and shapes with the nearest ones first, for weights of another network.
+    ValueError if the weights do not fit; it lists names and shapes, those with a near match first.
     """
     own = network.state_dict()
     tensors, note = fitted(path, own)

@@ -1,4 +1,4 @@
-"""Untrained networks like a trained one: controls for the effect of training."""
+"""Build untrained copies of a network as controls for the effect of training."""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from capsviz.nn.computation import seeded
 from capsviz.nn.images import like_of
 from capsviz.statistics.words import UNTRAINED
 
-NORMALISED, BATCH = 512, 128  # images for batch norm statistics, in batches of
+NORMALISED, BATCH = 512, 128  # images for batch norm statistics; batch size
 
 
 def is_trained(model: nn.Module) -> bool:
@@ -29,7 +29,7 @@ def presets(model: nn.Module) -> tuple[str | None, ...]:
 
 
 def _file(model: nn.Module) -> ModuleType:
-    """Return the module with the `build` of a network: that of its class, or of its model."""
+    """Return the module that holds the `build` of a network: its class's file or its model's."""
     own = sys.modules[type(model).__module__]
     name = None if hasattr(own, "build") else models.name_for(model)
     return own if name is None else discovery.load(models.PACKAGE, name, what="model")
@@ -65,7 +65,7 @@ def untrained_like(
 
 
 def _kind(model: nn.Module) -> str:
-    own = getattr(model, "network", None)  # of what `capsviz.wrap` made
+    own = getattr(model, "network", None)  # set by `capsviz.wrap`
     wrapped = type(model).__module__.startswith("capsviz.wrapping")
     return f"wrapped {type(own).__name__}" if wrapped else type(model).__name__
 
@@ -98,7 +98,7 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
         one.momentum = None  # the mean of all batches
         one.train()
     for batch in images.split(BATCH) if norms else ():
-        if len(batch) > 1:  # of one image there is no variance
+        if len(batch) > 1:  # one image has no variance
             network(batch)
     for one, momentum in zip(norms, before, strict=True):
         one.momentum = momentum
@@ -108,10 +108,10 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
 def controls(
     model: nn.Module, seed: int, images: Tensor | None = None, *, notes: list[str]
 ) -> Iterator[tuple[str, nn.Module]]:
-    """Yield names and `untrained_like` networks of each of `presets`, one after the other.
+    """Yield a name and an `untrained_like` network for each of `presets`.
 
     Names are "untrained", or "untrained (preset)". `images` are as for `untrained_like`. A network
-    that cannot be built is left out, and `notes` say why, once.
+    that cannot be built is left out, and the reason is added to `notes` once.
     """
     for preset in presets(model):
         of = f" ({preset})" if preset else ""

@@ -1,4 +1,4 @@
-"""What the `measure` of an analysis is given by name, and the measurement with it."""
+"""Call the `measure` of an analysis with the arguments that its parameters name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -21,14 +21,14 @@ def measure_with(
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
-    ValueError for a parameter of `measure` that is not an option, and that nothing gives.
+    ValueError if a parameter of `measure` is neither an option nor one of the known arguments.
 
     Parameters
     ----------
-    opened    networks with the same data, the first one first.
-    n         images of a statistic; None: the usual number, or all if there are fewer.
-    picture   the image of an analysis of one image.
-    digit     the class of an analysis of one class; None: the usual one.
+    opened    networks with the same data; the first one is the main one.
+    n         number of images for a statistic; None: the usual number, or all if there are fewer.
+    picture   the image, if the analysis is of one image.
+    digit     the class, if the analysis is of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
     """
     first, one = opened[0], cast(Picture, picture)  # chosen by whoever measures one image
@@ -55,7 +55,7 @@ def measure_with(
             f"`measure` of {type(analysis).__name__} takes '{unknown[0]}', which is neither given "
             f"nor an option: expected {', '.join(known)}, or an annotation with a help text"
         )
-    seed = options.get("seed")  # of an own analysis, which may be anything
+    seed = options.get("seed")  # a user-defined analysis may give it any type
     with draws(seed if isinstance(seed, int) else 0, first.device):  # without a generator
         result = analysis.measure(**{taken: known[taken]() for taken in analysis.given}, **options)
     what = f"{part.name}-{count}-images" if picture is None else picture.name
@@ -65,11 +65,11 @@ def measure_with(
 def of_figure_set(
     analysis: Analysis, inputs: Inputs, settings, opened: Sequence[Inputs] = ()
 ) -> Iterator[tuple[str, NamedTuple]]:
-    """Measure what an analysis gives to a figure set; yield the name of the files and the result.
+    """Measure each part of an analysis in a figure set; yield the name of the files and the result.
 
-    Networks are compared with those `opened`, which are theirs and others; without them, with the
-    shipped networks without capsules for the same data. `settings`
-    are those of `capsviz.results.sets`: numbers of images, the seed, the image that is shown.
+    An analysis that compares networks uses all those `opened`. Without them, it uses the shipped
+    networks without capsules for the same data. `settings` come from `capsviz.results.sets`:
+    numbers of images, the seed, the image that is shown.
     """
     opened = opened or (with_baselines(inputs) if analysis.compares else [inputs])
     picture = None

@@ -1,4 +1,4 @@
-"""Images beside those looked at: for a statistic to be fitted or averaged on, or as a pair."""
+"""Choose further images: to fit or average a statistic on, or to form a pair."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from capsviz.transforms.augment import to_float
 
 
 class Others(NamedTuple):
-    """Images, labels, and what they are in words."""
+    """Images, their labels, and a description of them."""
 
     images: Tensor  # (M, C, H, W) in [0, 1]
     labels: Tensor  # (M,)
@@ -23,8 +23,8 @@ class Others(NamedTuple):
 def other_images(inputs, n: int) -> Others:
     """Return up to n validation images of the same data set, always the same random ones.
 
-    Training images, where validation images are what is measured, or there are none; ValueError if
-    nothing else is at hand.
+    Training images are used if validation images are measured or missing. ValueError if neither
+    split is available.
     """
     for split in ("validation", "train"):
         with suppress(FileNotFoundError):
@@ -41,7 +41,7 @@ def other_images(inputs, n: int) -> Others:
 def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
     """Return a picture and the index-th image of a class of the data set, (2, C, H, W) in [0, 1].
 
-    ValueError, which says what is `expected`, where that is the picture itself.
+    ValueError if that image is the picture itself; its message ends with `expected`.
     """
     other, _ = inputs.dataset.nth_of_class(label, index)
     images = torch.cat([picture.image.cpu(), to_float(other)])
@@ -54,15 +54,15 @@ def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
 
 
 def class_of(inputs, picture) -> int:
-    """Return the class of a picture; the predicted one, if it is not known."""
+    """Return the true class of a picture, or the predicted class if it is unknown."""
     known = picture.label is not None
     return picture.label if known else int(scores(inputs.model, picture.image).argmax())
 
 
 def other_class(classes: Sequence[str], chosen: int | None, inputs, picture) -> int:
-    """Return a class by its name, or else its number; for None, the next after a picture's.
+    """Return the number of a class given by name or number.
 
-    That is the next of which there are images.
+    For None, return the next class after the picture's that has images.
     """
     if chosen is None:
         own, J = class_of(inputs, picture), len(classes)
@@ -74,8 +74,8 @@ def other_class(classes: Sequence[str], chosen: int | None, inputs, picture) -> 
 def training_images(inputs, count: int) -> dict:
     """Return up to `count` training images of each class, always the same random ones.
 
-    They are fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no
-    training split, or where it is what the analysis measures.
+    The dict has fit_images (M, C, H, W) in [0, 1] and fit_labels (M,). It is empty if there is no
+    training split, or if the analysis measures that split.
     """
     if inputs.dataset.split == "train":
         return {}
@@ -91,9 +91,9 @@ def training_images(inputs, count: int) -> dict:
 
 
 def halves(labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return rows of two halves of every class, to measure and to fit on, and the other way round.
+    """Split every class in two halves; return the rows to measure and to fit on, in both orders.
 
-    They stand in for the training images where there are none.
+    The halves replace training images if there are none.
     """
     of_classes = [np.flatnonzero(labels == k) for k in np.unique(labels)]
     one, two = (np.sort(np.concatenate([own[side::2] for own in of_classes])) for side in (0, 1))

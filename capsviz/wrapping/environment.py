@@ -1,6 +1,6 @@
-"""Run a user's code: on the CPU if there is no GPU, uncompiled, and with its state put back.
+"""Run a user's code uncompiled, on the CPU if there is no GPU, and restore its state afterwards.
 
-Some of this changes the whole process, so its threads take turns (`ALONE`).
+Some of these functions change the whole process, so its threads take turns (`ALONE`).
 """
 
 import inspect
@@ -32,14 +32,14 @@ ALONE = threading.RLock()  # held while the process, or a network's attributes, 
 
 @contextmanager
 def on_stderr() -> Iterator[None]:
-    """Send what is printed to stderr: a command's own output stays apart."""
+    """Redirect prints to stderr, so that they do not mix with a command's output."""
     with ALONE, redirect_stdout(sys.stderr):
         yield
 
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Run what `torch.compile` made as it was written: nothing inside compiled code is visible."""
+    """Run compiled code eagerly, because nothing inside compiled code is visible."""
     # without dynamo nothing can be compiled yet, and it is slow to import
     compiled = "torch._dynamo" in sys.modules
     with ALONE, torch.compiler.set_stance("force_eager") if compiled else nullcontext():
@@ -55,8 +55,9 @@ HOLDERS = (
 
 
 def as_written(network) -> Any:
-    """Return the module or function that was compiled, or that torch holds in a module of its own;
-    any other unchanged.
+    """Return the user's module or function from inside `torch.compile` and torch's wrappers.
+
+    Anything else is returned unchanged.
     """
     while isinstance(network, nn.Module):
         name = "module" if isinstance(network, HOLDERS) else "_orig_mod"
@@ -74,7 +75,7 @@ KINDS = {
 
 
 def names_gpu(leaf) -> bool:
-    """Return whether an argument is a GPU, or its name."""
+    """Return whether an argument is a CUDA device or the name of one."""
     if isinstance(leaf, torch.device):
         return leaf.type == "cuda"
     return isinstance(leaf, str) and leaf.partition(":")[0] == "cuda"
@@ -101,7 +102,7 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
 
 @contextmanager
 def without_cuda() -> Iterator[None]:
-    """Build and run on the CPU what is written for a GPU, if there is no GPU.
+    """Build and run code written for a GPU on the CPU, if there is no GPU.
 
     Covers `.cuda()` of modules and tensors, `torch.cuda.FloatTensor` and the like, devices by name
     or number (`.to("cuda")`, `torch.zeros(2, device="cuda")`), files of tensors that were on a GPU,
@@ -124,7 +125,7 @@ class _OnCPU(TorchFunctionMode):
 
 @contextmanager
 def _replaced() -> Iterator[None]:
-    """Put CPU functions in the place of those that need a GPU and no mode sees."""
+    """Replace functions that need a GPU and that a TorchFunctionMode does not intercept."""
 
     def make(dtype):
         def tensor(*args):
@@ -157,10 +158,10 @@ def _replaced() -> Iterator[None]:
 
 @contextmanager
 def restored(network: nn.Module) -> Iterator[None]:
-    """Put back buffers and attributes of modules, but for `training`, after calls changed them.
+    """Restore buffers and attributes of modules, except `training`, on exit.
 
-    The content of an attribute that is not a buffer is not copied. Of modules compiled by
-    TorchScript only buffers are put back.
+    An attribute that is not a buffer is restored by reference, not copied. TorchScript modules
+    have only their buffers restored.
     """
     values = [(buffer, buffer.clone()) for buffer in network.buffers()]
     modules = [one for one in network.modules() if not isinstance(one, torch.jit.ScriptModule)]
@@ -180,7 +181,7 @@ def restored(network: nn.Module) -> Iterator[None]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return kind and message of an error in one line."""
+    """Return the type and message of an error in one line of at most 300 characters."""
     return f"{type(error).__name__}: {one_line(error)}"[:300]
 
 
@@ -190,7 +191,7 @@ def one_line(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return where the user's code raised, as " (layers.py:67)"; "" where none of it did."""
+    """Return where the user's code raised, as " (layers.py:67)"; "" if it did not."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((TORCH, OURS))]
     return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""

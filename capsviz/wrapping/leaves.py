@@ -1,4 +1,4 @@
-"""Tensors inside nested arguments and outputs: find them, put others in their place."""
+"""Find and replace tensors inside nested arguments and outputs."""
 
 from collections.abc import Callable, Mapping, MutableMapping
 from copy import copy
@@ -14,7 +14,7 @@ def tensors(value) -> list[Tensor]:
 
 
 def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
-    """Return all tensors with where they are: "[1]", "['poses']", ".poses"."""
+    """Return all tensors with their paths, such as "[1]", "['poses']" or ".poses"."""
     if isinstance(value, Tensor):
         return [(name, value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -31,13 +31,13 @@ def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
 
 
 def mapped(value: Any, change: Callable) -> Any:
-    """Return the same nesting, of the same kinds, with `change` applied to every leaf."""
+    """Return the same nested structure and types, with `change` applied to every leaf."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(part, change) for part in value))
     if isinstance(value, list | tuple):
         return type(value)(mapped(part, change) for part in value)
     other: Any
-    if isinstance(value, MutableMapping):  # a UserDict, too, as tokenizers return
+    if isinstance(value, MutableMapping):  # also a UserDict, which tokenizers return
         other = copy(value)
         other.update({key: mapped(part, change) for key, part in value.items()})
         return other
@@ -45,11 +45,11 @@ def mapped(value: Any, change: Callable) -> Any:
         other = copy(value)
         for field in fields(value):
             part = mapped(getattr(value, field.name), change)
-            object.__setattr__(other, field.name, part)  # a frozen one's, too
+            object.__setattr__(other, field.name, part)  # works for frozen dataclasses too
         return other
     return change(value)
 
 
 def replaced(value, others: Mapping[int, Tensor]):
-    """Return the same nesting with the tensors of these ids replaced."""
+    """Return the same nested structure with tensors replaced by `others`, keyed by their id()."""
     return mapped(value, lambda leaf: others.get(id(leaf), leaf))
