@@ -1,10 +1,10 @@
-"""Data sets: each file here loads one, found by its name.
+"""Load data sets: each file here loads the data set of its name.
 
-A file has a function `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in
-and `split` is "train", "validation" or "test". Keyword-only parameters are options of the data set,
-each with a default; one that downloads files has `download`, whether it may. `IMAGE_SHAPE` (C, H,
-W) and `CLASSES`, the names of the classes, may describe the data set to commands that lack its
-files, and `SPLITS` may name further splits.
+A file has a function `load(split, root, *, ...) -> Dataset`. `root` is the folder to look in, and
+`split` is "train", "validation" or "test". Keyword-only parameters are options of the data set,
+each with a default. A data set that can be downloaded has the option `download` (bool).
+Optional constants: `IMAGE_SHAPE` (C, H, W) and `CLASSES` (class names) describe the data set when
+its files are missing, and `SPLITS` names all splits if there are others.
 """
 
 from __future__ import annotations
@@ -35,47 +35,49 @@ __all__ = [
 
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
-FALLBACK = "digits"  # embedded in scikit-learn: always there
-FILES = ("csv", "mat", "npz", "npy", "parquet")  # other names of `arrays`
-UNEVEN = 5  # times as many images of one class as of another
+FALLBACK = "digits"  # part of scikit-learn: needs no download
+FILES = ("csv", "mat", "npz", "npy", "parquet")  # aliases of `arrays`
+IMBALANCE = 5  # ratio of the largest to the smallest class from which `check` warns
 
 
 @dataclass(frozen=True)
 class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
-    """A whole split in memory; a `torch.utils.data.DataLoader` takes it, too.
+    """A whole split in memory, usable with `torch.utils.data.DataLoader`.
 
-    `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. If each image shows K
-    things, `parts` holds each of them alone, `labels` their classes, and `dataset[i]` returns
+    `dataset[i]` returns image i, float32 (C, H, W) in [0, 1], and its class. If each image shows K
+    objects, `parts` holds each object alone, `labels` holds their classes, and `dataset[i]` returns
     classes (K,).
 
-    `Dataset(images, labels)` takes arrays, tensors and lists: images (N, H, W), (N, C, H, W) or
-    (N, H, W, C), whole numbers from 0 to 255, or from 0 to 1 in all: fractions, bool, masks; labels
-    that are numbers of any type, names, (N, 1) or one-hot. A uint8 tensor (N, C, H, W) is kept as
-    it is. `Dataset(dataset)` takes a torch Dataset of (image, label). ValueError for others. With
-    `inputs`, float32 (N, ...) of a network that takes no images are kept as they are, and
-    `dataset[i]` is one of them.
+    `Dataset(images, labels)` takes arrays, tensors or lists. Images are (N, H, W), (N, C, H, W) or
+    (N, H, W, C). Their values are integers from 0 to 255, or all lie in [0, 1] (floats, bool,
+    masks). A uint8 tensor (N, C, H, W) is stored unchanged. Labels are integers, class names,
+    (N, 1) or one-hot. `Dataset(dataset)` takes a torch Dataset of (image, label). ValueError for
+    anything else.
+
+    With `inputs=True`, `images` are inputs of a network that takes no images: float32 (N, ...),
+    stored and returned unchanged.
     """
 
     images: Tensor  # (N, C, H, W) uint8, or `inputs`: (N, ...) float32
-    labels: Tensor = None  # type: ignore[assignment]  # (N,) int64; (N, K), different, with parts
-    classes: tuple[str, ...] = None  # type: ignore[assignment]  # names; None: of labels that occur
+    labels: Tensor = None  # type: ignore[assignment]  # (N,) int64; with parts (N, K), all distinct
+    classes: tuple[str, ...] = None  # type: ignore[assignment]  # names; None: labels that occur
     name: str = "arrays"
     split: str = "train"
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
-    notice: str | None = None  # to be printed beside its pictures
-    left_out: str | None = None  # what is there and not in it, a line or two
-    doubts: tuple[str, ...] = ()  # what is odd about its files, for `check`
-    inputs: bool = False  # no images: token ids, a table, a volume, ...
-    kind: str | None = None  # what `load` calls it; None: the name
-    drawn_from: int = 0  # so many images, where no split is named so
-    largest: float = 0  # value of its arrays, before they were made 0 to 255; 0: unknown
-    options: Mapping = field(default_factory=dict)  # that `load` was given, but for `download`
+    notice: str | None = None  # printed beside its images
+    left_out: str | None = None  # one or two lines about data that were found but not loaded
+    doubts: tuple[str, ...] = ()  # warnings about its files, for `check`
+    inputs: bool = False  # whether `images` are no images: token ids, a table, a volume, ...
+    kind: str | None = None  # the name for `load`; None: `name`
+    drawn_from: int = 0  # number of images that the split was drawn from; 0: the files define it
+    largest: float = 0  # largest value of its arrays before conversion to uint8; 0: unknown
+    options: Mapping = field(default_factory=dict)  # options given to `load`, without `download`
 
     def __post_init__(self):
         images, labels, classes, parts = self.images, self.labels, self.classes, self.parts
         if labels is None:
             source = images
-            while classes is None and source is not None:  # a Subset's are those of its data set
+            while classes is None and source is not None:  # a Subset has those of its data set
                 classes = getattr(source, "classes", None)
                 source = getattr(source, "dataset", None)
             images, labels = _given.pairs(images)
@@ -114,17 +116,17 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     @property
     def loader(self) -> str:
-        """Name that `load` takes: "folder" where `name` is that of a user's own folder."""
+        """Return the name that `load` takes: "folder" if `name` is the name of a user's folder."""
         return self.kind or self.name
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W); of inputs that are not images, the shape of one."""
+        """Return (C, H, W), or the shape of one input if `inputs`."""
         return tuple(self.images.shape[1:])  # type: ignore[return-value]
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of images, labels and parts."""
+        """Return the SHA-256 of images, labels and parts."""
         sha = hashlib.sha256()
         for tensor in (self.images, self.labels, self.parts):
             kind = None if tensor is None else (tensor.dtype, tuple(tensor.shape))
@@ -134,7 +136,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return sha.hexdigest()
 
     def first(self, n: int | None) -> Dataset:
-        """Return the first n images, or all for None; ValueError for fewer than n, or n < 1."""
+        """Return the first n images, or all for None; ValueError unless 1 <= n <= len(self)."""
         if n is None:
             return self
         if not 1 <= n <= len(self):
@@ -144,9 +146,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self.take(slice(n))
 
     def sample(self, n: int | None) -> Dataset:
-        """Return n images, all for None, drawn at random by a fixed seed, in the split's order.
+        """Return n random images (all for None) in the split's order, drawn with a fixed seed.
 
-        The first images of a data set need not be like the others. ValueError as from `first`.
+        Use it where the first images may differ from the others. ValueError as from `first`.
         """
         whole = self.first(n)
         if n is None:
@@ -155,18 +157,18 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self.take(draw[:n].sort().values)
 
     def take(self, index) -> Dataset:
-        """Return a part, by slice or index tensor."""
+        """Return the images that a slice or index tensor selects."""
         parts = None if self.parts is None else self.parts[index]
         return replace(self, images=self.images[index], labels=self.labels[index], parts=parts)
 
     def pad(self, px: int) -> Dataset:
-        """Return images with px rows and columns of zeros on each side."""
+        """Add px rows and columns of zeros on each side of the images."""
         if not isinstance(px, int) or px < 0:
             raise ValueError(f"pad_px must be an integer of at least 0, got {px!r}")
         return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4)) if px else self
 
     def crop(self, size: int | None) -> Dataset:
-        """Return the centre, size x size pixels, or all for None; ValueError if it is too large."""
+        """Crop the centre of size x size pixels (None: no crop); ValueError if it is too large."""
         if size is None:
             return self
         H, W = self.image_shape[1:]
@@ -177,7 +179,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self._each(lambda images: images[window].contiguous())
 
     def in_order(self, classes: Sequence[str] | None) -> Dataset:
-        """Return this with its classes numbered as `classes`, if all are among these names."""
+        """Number the classes as in `classes`; no change if a class is not among these names."""
         if not classes or tuple(classes) == self.classes or not set(self.classes) <= set(classes):
             return self
         number = torch.tensor([list(classes).index(name) for name in self.classes])
@@ -188,10 +190,10 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return replace(self, images=change(self.images), parts=parts)
 
     def single(self) -> Dataset:
-        """Return this data set; ValueError if its images show several things each."""
+        """Return this data set; ValueError if its images show several objects each."""
         if self.parts is not None:
             raise ValueError(
-                f"{self.name} shows {self.labels.shape[1]} things in each image, expected one: "
+                f"{self.name} shows {self.labels.shape[1]} objects in each image, expected one: "
                 "use `capsviz segment`, or choose another data set"
             )
         return self
@@ -225,7 +227,7 @@ def search_path(root: str | os.PathLike | None = None) -> list[Path]:
     if root is not None:
         return [Path(root)]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    caches = [] if cache.startswith("~") else [Path(cache) / "capsviz"]  # a user without a home
+    caches = [] if cache.startswith("~") else [Path(cache) / "capsviz"]  # "~": no home folder
     chosen = os.environ.get("CAPSVIZ_DATA")
     if not chosen and not caches:
         raise FileNotFoundError(
@@ -250,20 +252,22 @@ def load(
     Parameters
     ----------
     name      a file in `capsviz/data`, or one of `FILES`.
-    split     "train", "validation", "test", or another that the data set has. Validation is the
-              last part of the training images, if the data set does not define it otherwise.
-    root      the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
+    split     "train", "validation", "test", or another split of the data set. Unless the data set
+              defines it otherwise, validation is the last part of the training images.
+    root      the folder of its files; None: $CAPSVIZ_DATA, then the user's cache.
     pad_px    rows and columns of zeros to add on each side.
     crop_px   side of a square to crop from the centre, after padding; None: the whole image.
-    download  whether files may be downloaded, of data sets for which that is possible.
-    options   of that data set, e.g. `eye="left"`; of your own pictures `image_size`, 28 or
+    download  whether missing files may be downloaded, if the data set supports it.
+    options   options of the data set, e.g. `eye="left"`; for your own pictures `image_size`, 28 or
               (32, 48), and `image_channels`, 1 for grey or 3 for colour.
 
-    ValueError for an unknown name, split or option, and damaged files; FileNotFoundError, which
-    says where to put it, if it is neither found nor downloaded.
+    Raises
+    ------
+    ValueError         for an unknown name, split or option, and damaged files.
+    FileNotFoundError  if the files are neither found nor downloaded; says where to put them.
     """
     name = "arrays" if name in FILES else name
-    if name in ("arrays", "folder") and "channels" in options:  # as cards of earlier runs have it
+    if name in ("arrays", "folder") and "channels" in options:  # name in cards of earlier runs
         options["image_channels"] = options.pop("channels")
     check_options(name, options)
     validation.check(f"download of the data set '{name}'", download, bool)
@@ -276,10 +280,10 @@ def load(
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
-    own = part.name if part.kind == name else name  # cards find it by this
+    own_name = part.name if part.kind == name else name  # cards store it
     given = {**options, "pad_px": pad_px or None, "crop_px": crop_px}
-    given = {option: value for option, value in given.items() if value is not None}  # as in cards
-    return replace(part, name=own, options=given).pad(pad_px).crop(crop_px)
+    given = {option: value for option, value in given.items() if value is not None}
+    return replace(part, name=own_name, options=given).pad(pad_px).crop(crop_px)
 
 
 def module_of(name: str) -> ModuleType:
@@ -288,7 +292,7 @@ def module_of(name: str) -> ModuleType:
 
 
 def loader_of(name: str) -> Callable[..., object]:
-    """Return the `load` of a data set's file; ValueError for an unknown name or none."""
+    """Return the function `load` of a data set; ValueError if the data set or it is missing."""
     module = module_of(name)
     if not callable(loader := getattr(module, "load", None)):
         raise ValueError(
@@ -298,34 +302,34 @@ def loader_of(name: str) -> Callable[..., object]:
 
 
 def check_options(name: str, options: Mapping) -> None:
-    """Raise ValueError for an unknown data set, options that it does not take, and missing ones.
+    """Raise ValueError for an unknown data set, or options that it does not take or that it lacks.
 
-    `pad_px` and `crop_px` of `load` are not among them.
+    `pad_px` and `crop_px` are parameters of this module's `load`, not options.
     """
     parameters = inspect.signature(loader_of(name)).parameters.values()
-    usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for option, value in sorted(options.items()):
-        if option not in usual:
-            near = difflib.get_close_matches(option, usual, len(usual), 0)
+        if option not in defaults:
+            near = difflib.get_close_matches(option, defaults, len(defaults), 0)
             known = f"expected {' or '.join(near)}" if near else "expected no option"
             raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}: {known}")
-        if isinstance(usual[option], bool | int | float | str):
-            validation.check(f"{option} of the data set '{name}'", value, type(usual[option]))
-    if shared := usual.keys() & {"pad_px", "crop_px"}:
+        if isinstance(defaults[option], bool | int | float | str):
+            validation.check(f"{option} of the data set '{name}'", value, type(defaults[option]))
+    if shared := defaults.keys() & {"pad_px", "crop_px"}:
         raise ValueError(f"all data sets have {shared.pop()}: '{name}' needs another name for it")
-    missing = [o for o in usual if usual[o] is inspect.Parameter.empty and o not in options]
+    missing = [o for o in defaults if defaults[o] is inspect.Parameter.empty and o not in options]
     if missing:
         raise ValueError(f"the data set '{name}' needs a value for {', '.join(missing)}")
 
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:
-    """Load a split of the data set in a card, by its part "dataset", without a download."""
+    """Load a split of the data set that a card describes (`about` is card["dataset"]), offline."""
     options = {**about.get("options", {}), "download": False}
     return load(about["name"], split, root, **options)
 
 
 def summary(part: Dataset) -> str:
-    """Return one line: images, their shape, and how many of each class."""
+    """Return one line with the number of images, their shape, and the images of each class."""
     counts = counts_of(part)
     each = discovery.some(f"{name} {n}" for name, n in counts.items())
     of = f"{len(part):,} images {part.image_shape} of {len(counts)} classes ({each})"
@@ -339,37 +343,37 @@ def counts_of(part: Dataset) -> dict[str, int]:
 
 
 def check(splits: Mapping[str, Dataset]) -> list[str]:
-    """Return lines about splits by name: what was left out, and WARN lines.
+    """Return lines about splits (by name): data that were left out, and WARN lines.
 
-    A split is checked for classes without images or of uneven size, images of one grey level, and
-    values far below their range; several splits for test images that others hold, too. `doubts` of
-    a split are about the files that it was read from.
+    Each split is checked for empty classes, class imbalance, images of one grey level, and values
+    far below their range. The `doubts` of its files are added. Training images are checked for
+    conflicting labels, and the other splits for images that are also in training.
     """
     lines = [line for part in splits.values() for line in (part.left_out or "").splitlines()]
-    odd: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     for name, part in splits.items():
-        for text in _of_split(part):
-            odd.setdefault(text, []).append(name)
-    lines += [f"WARN {', '.join(names)}: {text}" for text, names in odd.items()]
+        for text in _split_warnings(part):
+            warnings.setdefault(text, []).append(name)
+    lines += [f"WARN {', '.join(names)}: {text}" for text, names in warnings.items()]
     if "train" in splits and len(splits) > 1:
         train = splits["train"]
-        pairs = list(zip(_keys_of(train), train.labels.tolist(), strict=True))
+        pairs = list(zip(_image_keys(train), train.labels.tolist(), strict=True))
         known = dict(pairs)
-        if unlike := sum(known[key] != label for key, label in pairs):
-            lines.append(f"WARN train: {unlike:,} images also appear with another class")
+        if conflicts := sum(known[key] != label for key, label in pairs):
+            lines.append(f"WARN train: {conflicts:,} images also appear with another class")
         for name, part in splits.items():
-            if name != "train" and (twice := sum(key in known for key in _keys_of(part))):
-                lines.append(f"WARN {name}: {twice:,} of {len(part):,} images are also in train")
+            if name != "train" and (shared := sum(key in known for key in _image_keys(part))):
+                lines.append(f"WARN {name}: {shared:,} of {len(part):,} images are also in train")
     return list(dict.fromkeys(lines))
 
 
-def _of_split(part: Dataset) -> list[str]:
-    """Return what is odd about one split."""
+def _split_warnings(part: Dataset) -> list[str]:
+    """Return warnings about one split."""
     lines, counts = list(part.doubts), counts_of(part)
     if empty := [name for name, n in counts.items() if n == 0]:
         lines.append(f"no image of {len(empty)} classes ({discovery.some(empty)})")
     low, high = (how(counts, key=lambda name: counts[name]) for how in (min, max))
-    if counts[high] >= UNEVEN * counts[low] > 0:
+    if counts[high] >= IMBALANCE * counts[low] > 0:
         share = counts[high] / len(part)
         lines.append(
             f"uneven classes, {counts[low]} images of {low} and {counts[high]} of {high}: "
@@ -386,7 +390,7 @@ def _of_split(part: Dataset) -> list[str]:
     return lines
 
 
-def _keys_of(part: Dataset) -> list[int]:
-    """Return a key of each image: images of equal pixels have equal keys."""
+def _image_keys(part: Dataset) -> list[int]:
+    """Return a hash of each image's pixels."""
     rows = part.images.contiguous().flatten(1).cpu()
     return [hash(row.tobytes()) for row in rows.numpy()]

@@ -1,4 +1,4 @@
-"""Files of data sets: found in the folders for data or downloaded, read, and made into a split."""
+"""Find or download the files of data sets, read them, and make a split of them."""
 
 import gzip
 import socket
@@ -14,21 +14,21 @@ import torch
 from capsviz.data import Dataset, search_path
 
 VALIDATION = 5_000
-NORB = {0x1E3D4C54: "<i4", 0x1E3D4C55: "u1"}  # type by magic number
-SILENT_SECONDS = 10  # of a server, after which a download fails
+NORB = {0x1E3D4C54: "<i4", 0x1E3D4C55: "u1"}  # data type by magic number
+TIMEOUT_SECONDS = 10  # a download fails if the server is silent for so long
 IDX = ("images-idx3", "labels-idx1")
-ALIKE = {"MNIST", "FashionMNIST", "KMNIST", "EMNIST", "QMNIST"}  # their files have the same names
+SAME_FILE_NAMES = {"MNIST", "FashionMNIST", "KMNIST", "EMNIST", "QMNIST"}
 
 
 def find(
-    folders: Sequence[Path], names: Sequence[str], unlike: Collection[str] = ()
+    folders: Sequence[Path], names: Sequence[str], excluded: Collection[str] = ()
 ) -> Path | None:
-    """Return the first of these files or folders that is there, by folder; None for none.
+    """Return the first of these files or folders that exists, folder by folder; else None.
 
-    What lies in a folder called as one of `unlike`, or in one inside that, is passed over.
+    Paths whose parent or grandparent folder has one of the `excluded` names are skipped.
     """
     for path in (folder.absolute() / name for folder in folders for name in names):
-        if path.exists() and not {path.parent.name, path.parent.parent.name} & set(unlike):
+        if path.exists() and not {path.parent.name, path.parent.parent.name} & set(excluded):
             return path
     return None
 
@@ -45,7 +45,7 @@ def missing(what: str, folders: Sequence[Path], advice: str, why: str = "") -> F
 def intact(
     where: str | Path, advice: str = "if it is damaged or cut short, delete it and fetch it again"
 ) -> Iterator[None]:
-    """Give any error of reading a file the same words: ValueError, or FileNotFoundError."""
+    """Turn any error of reading a file into a ValueError or FileNotFoundError that names it."""
     try:
         yield
     except (ImportError, MemoryError):
@@ -59,10 +59,11 @@ def intact(
 
 
 def matrix(path: Path) -> np.ndarray:
-    """Read one of LeCun's binary matrices, packed (.gz) or not: idx of bytes, or NORB's.
+    """Read one of LeCun's binary matrix files (idx of bytes, or NORB), gzipped (.gz) or not.
 
-    idx (yann.lecun.com/exdb/mnist) has a magic number with the number of dimensions, and big-endian
-    dimensions; NORB's files a magic number, the number, and at least three little-endian ones.
+    idx (yann.lecun.com/exdb/mnist): a magic number that holds the number of dimensions, then
+    big-endian dimensions. NORB: a magic number, the number of dimensions, then the dimensions,
+    little-endian and at least three.
     """
     if path.suffix == ".gz":
         content = np.frombuffer(bytearray(gzip.decompress(path.read_bytes())), np.uint8)
@@ -83,10 +84,10 @@ def matrix(path: Path) -> np.ndarray:
 def split_of(
     images, labels, name: str, split: str, classes: Sequence[str], where, shape, *, cut: bool = True
 ) -> Dataset:
-    """Return a split of images and labels as files have them; ValueError, which names `where`.
+    """Make a split of the images and labels of a file; ValueError names `where` they are from.
 
-    They are those of the split, or with `cut` all training images, of which the last 5,000 are the
-    validation split. `shape` is (C, H, W) of an image.
+    They belong to the split. With `cut` they are all training images, and the last 5,000 become
+    the validation split. `shape` is the expected (C, H, W).
     """
     with intact(where):
         part = Dataset(images, labels, tuple(classes), name, split)
@@ -102,10 +103,10 @@ def split_of(
 def load_idx(
     class_name: str, name: str, split: str, root, classes, download: bool, *, subset: str = ""
 ) -> Dataset:
-    """Load one of torchvision's MNIST-like data sets; `subset` is one of EMNIST's, "digits".
+    """Load one of torchvision's MNIST-like data sets; `subset` selects one of EMNIST, "digits".
 
-    Its files are in CLASS/raw, CLASS, raw or the folder itself, as "train-images-idx3-ubyte" or
-    "train-images.idx3-ubyte", packed (.gz) or not.
+    Its files are in CLASS/raw, CLASS, raw or the folder itself, named "train-images-idx3-ubyte" or
+    "train-images.idx3-ubyte", gzipped (.gz) or not.
     """
     part = "test" if split == "test" else "train"
     prefix = f"emnist-{subset}-{part}" if subset else {"train": "train", "test": "t10k"}[part]
@@ -119,7 +120,7 @@ def load_idx(
             for end in ("", ".gz")
             for one in (stem, stem.replace("-idx", ".idx"))
         ]
-        if path := find(folders, names, ALIKE - {class_name}):
+        if path := find(folders, names, SAME_FILE_NAMES - {class_name}):
             paths.append(path)
     if len(paths) < len(IDX):
         from torchvision import datasets  # takes time to import
@@ -134,15 +135,15 @@ def load_idx(
         with intact(path):
             arrays.append(matrix(path))
     with intact(paths[0]):
-        images = torch.from_numpy(arrays[0])[:, None]  # which a data set keeps, without a copy
+        images = torch.from_numpy(arrays[0])[:, None]  # `Dataset` stores it without a copy
     return split_of(images, arrays[1], name, split, classes, paths[0].parent, (1, 28, 28))
 
 
 def read(kind, folders: Sequence[Path], files: Sequence[str], download: bool, **arguments):
-    """Return one of torchvision's data sets from the first folder that has all its files.
+    """Read one of torchvision's data sets from the first folder that has all its files.
 
-    A download goes into the last folder. ValueError for damaged files, FileNotFoundError if they
-    are neither found nor downloaded.
+    Otherwise it is downloaded into the last folder. ValueError for damaged files, FileNotFoundError
+    if they are neither found nor downloaded.
     """
     name, target = kind.__name__, folders[-1]
     first = target / files[0]
@@ -156,13 +157,13 @@ def read(kind, folders: Sequence[Path], files: Sequence[str], download: bool, **
                 with intact(f"{name} in {(folder / files[0]).parent}"):
                     try:
                         return kind(folder, download=False, **arguments)
-                    except RuntimeError as error:  # torchvision advises otherwise
+                    except RuntimeError as error:  # torchvision advises to download them
                         text = "their checksums are not those of the original files"
                         raise ValueError(text) from error
         if not download:
             raise missing(name, folders, advice)
         before = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(SILENT_SECONDS)
+        socket.setdefaulttimeout(TIMEOUT_SECONDS)
         try:
             return kind(target, download=True, **arguments)
         except (RuntimeError, OSError) as error:

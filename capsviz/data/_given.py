@@ -1,4 +1,4 @@
-"""Images and labels of any usual kind, made into those of a `Dataset`."""
+"""Convert images and labels from common formats to those of a `Dataset`."""
 
 from collections.abc import Iterable, Mapping
 from math import isqrt
@@ -9,14 +9,14 @@ from torch import Tensor
 
 from capsviz.pictures.opening import natural
 
-KEYS = (("image", "img", "pixel_values", "x"), ("label", "target", "y"))  # of items that are dicts
-COLOURS = (1, 3, 4)  # channels that the last axis is taken for, where the second has more than 4
+KEYS = (("image", "img", "pixel_values", "x"), ("label", "target", "y"))  # if items are dicts
+COLOURS = (1, 3, 4)  # numbers of channels by which a last axis of channels is recognised
 
 
 def pairs(source) -> tuple[list, list]:
-    """Return images and labels of a torch Dataset, or anything with (image, label) by index.
+    """Return images and labels of a torch Dataset or another sequence of (image, label).
 
-    Or with {"image": ..., "label": ...}, as data sets of Hugging Face have it.
+    Items may be dicts {"image": ..., "label": ...}, as in data sets of Hugging Face.
     """
     try:
         images, labels = zip(*(_pair(source[k]) for k in range(len(source))), strict=True)
@@ -38,12 +38,12 @@ def _pair(item):
 
 
 def pixels(given) -> Tensor:
-    """Return images as uint8 (N, C, H, W).
+    """Convert images to uint8 (N, C, H, W).
 
-    They are arrays, tensors or lists, (N, H, W), (N, C, H, W), (N, H, W, C) with 1, 3 or 4 colours
-    or H equal to W but not to C, or squares (N, H * W); whole numbers from 0 to 255, or from 0 to 1
-    in all: fractions, bool, masks. A uint8 tensor (N, C, H, W), as `Dataset` holds it, is kept as
-    it is. ValueError for anything else.
+    Shapes: (N, H, W); (N, C, H, W); (N, H, W, C) with 1, 3 or 4 channels, or with H equal to W but
+    not to C; flattened squares (N, H * W). Values: integers from 0 to 255, or all in [0, 1]
+    (floats, bool, masks). A uint8 tensor (N, C, H, W) is returned unchanged. ValueError for
+    anything else.
     """
     if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.dim() == 4:
         array = given
@@ -60,17 +60,18 @@ def pixels(given) -> Tensor:
     if array.dim() != 4:
         raise ValueError(
             f"images of shape {shape}: expected (N, H, W), (N, C, H, W), (N, H, W, C), or squares "
-            "(N, H * W); the shape of rows of a table is named by shape=, such as 8x8x3 or 3x8x8 "
-            "(--data-option); what is no image needs Dataset(..., inputs=True)"
+            "(N, H * W); give the shape of the rows of a table by shape=, such as 8x8x3 or 3x8x8 "
+            "(--data-option); data that are no images need Dataset(..., inputs=True)"
         )
     return array
 
 
 def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, ...]]:
-    """Return labels as int64 (N,), or (N, K) if `several`, and the names of the classes.
+    """Convert labels to int64 (N,), or (N, K) if `several`; return them and the class names.
 
-    Labels are whole numbers of any type, bool, names, (N, 1), or one-hot (N, J). `classes` are
-    names or their number; None: the labels that occur, in natural order. ValueError for others.
+    Labels are integers (of any type), bool, class names, (N, 1) or one-hot (N, J). `classes` are
+    the names or their number; None: the labels that occur, in natural order. ValueError for
+    anything else.
     """
     array = as_array(given, "labels")
     if array.ndim == 2 and not several:
@@ -98,7 +99,7 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
     if classes is None or named:
         occurring, places = np.unique(array, return_inverse=True)
         texts = [str(one) for one in occurring.tolist()]
-        ordered = sorted(texts, key=natural) if named else texts  # -1 before 1
+        ordered = sorted(texts, key=natural) if named else texts  # numbers: np.unique sorted them
         known = ordered if classes is None else list(map(str, classes))
         if classes is not None and (unknown := sorted(set(texts) - set(known))):
             raise ValueError(f"unknown class {', '.join(unknown[:3])}, expected {known[:10]}")
@@ -116,7 +117,7 @@ def numbers(given, classes, several: bool = False) -> tuple[Tensor, tuple[str, .
 
 
 def as_array(given, what: str) -> np.ndarray:
-    """Return a tensor, an array or a list of these as one array; ValueError for unequal shapes."""
+    """Convert a tensor, an array or a list of these to one array; ValueError for unequal shapes."""
     if isinstance(given, Tensor):
         given = given.detach().cpu()
         return (given.float() if given.dtype == torch.bfloat16 else given).numpy()
@@ -135,13 +136,13 @@ def as_array(given, what: str) -> np.ndarray:
 
 
 def _as_one(one, what: str) -> np.ndarray:
-    if getattr(one, "mode", None) == "P":  # a picture of PIL whose numbers stand for colours
+    if getattr(one, "mode", None) == "P":  # a PIL image with a palette
         one = one.convert("RGB")
     return as_array(one, what) if isinstance(one, Tensor) else np.asarray(one)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
-    """Return grey values as uint8; ValueError for values beyond 0 to 255 or 0 to 1."""
+    """Convert values to uint8; ValueError unless they are integers in 0 ... 255 or in [0, 1]."""
     if array.size == 0:
         return array.astype(np.uint8)
     low, high = array.min(), array.max()
@@ -151,8 +152,8 @@ def _bytes(array: np.ndarray) -> np.ndarray:
         return array.astype(np.uint8, order="C")
     advice = "divide them by their largest possible value (on the command line --range)"
     if low < 0:
-        advice = "undo the normalisation, or add what brings the lowest to 0; what is no image "
-        advice += "needs Dataset(..., inputs=True)"
+        advice = "undo the normalisation, or shift the lowest value to 0; data that are no images "
+        advice += "need Dataset(..., inputs=True)"
     raise ValueError(
         f"images of {array.dtype} from {low:g} to {high:g}: expected fractions from 0 to 1, or "
         f"whole numbers from 0 to 255; {advice}"

@@ -1,35 +1,36 @@
-"""Splits of a user's data, by the words in their names, and splits that are drawn from them."""
+"""Recognise the splits of a user's data by their names, and draw those that are missing."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 
-NAMES = {  # words for each split, in any case
+NAMES = {  # words for each split, compared in lower case
     "train": {"train", "training", "trainset", "trn"},
     "validation": {"validation", "valid", "val", "valset", "dev"},
     "test": {"test", "testing", "testset", "tst"},
 }
-DATE = r"(19|20)\d\d(\d{4})?"  # or year, as cameras write it
-SHARES = {"test": 0.2, "validation": 0.1}  # of the training images, where a split is missing
+DATE = r"(19|20)\d\d(\d{4})?"  # a year, or YYYYMMDD as cameras write it
+SHARES = {"test": 0.2, "validation": 0.1}  # share of training images drawn for a missing split
 
 
 def words(name: str) -> set[str]:
-    """Return the words of a name: those of "X_train", "trainX" and "Xtrain" are x and train."""
+    """Return the words of a name: x and train for "X_train", "trainX" and "Xtrain"."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[xyXY])(?=train|test|val)", "_", name)
     return set(re.findall("[a-z]+", apart.lower()))
 
 
 def named(name: str) -> str | None:
-    """Return the split that a name says, None for none or several."""
+    """Return the split that a name mentions; None if it mentions none or several."""
     found = [split for split, known in NAMES.items() if known & words(name)]
     return found[0] if len(found) == 1 else None
 
 
 def share(keys: Sequence[str], labels: Sequence[int], split: str, missing: Sequence[str]) -> list:
-    """Return the indices of a split's share of each class, where the `missing` splits are drawn.
+    """Return the indices of a split if the `missing` splits are drawn from training images.
 
-    Of each class, in the order of the keys: a fifth is the test split and a tenth validation, as
-    far as they are missing; the rest is for training. ValueError for too few images of a class.
+    Each class is sorted by key. The first fifth becomes the test split and the next tenth the
+    validation split, if they are missing; the rest is for training. ValueError if a class has too
+    few images.
     """
     by_class: dict[int, list[int]] = {}
     for place in sorted(range(len(keys)), key=lambda place: keys[place]):
@@ -53,19 +54,21 @@ def share(keys: Sequence[str], labels: Sequence[int], split: str, missing: Seque
 
 
 def group(name: str) -> str | None:
-    """Return the start of a file's name that may say what it shows: "patient07" of "patient07_3".
+    """Return the start of a file name that may identify a group: "patient07" of "patient07_3".
 
-    It ends with the first word with a number that other words follow; None for none, or a date.
+    It ends with the first word that contains a digit and is followed by another word. None if
+    there is no such word or if it is a date.
     """
     found = re.match(r"(?:[^\W\d_]*[\W_]+)*?([^\W_]*\d[^\W_]*)(?=[\W_]+[^\W_])", name)
     return None if found is None or re.fullmatch(DATE, found[1]) else found[0]
 
 
 def groups_in_both(train: Sequence[tuple[str, int]], part: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the groups of (file name, class) that stand in a split and in training, if many do.
+    """Return the groups of file names that a split shares with training, or none if they are few.
 
-    Many are at least 3, a quarter of the split's, and of two training pictures each on average. A
-    group that is half of a class or more names the class.
+    Arguments are (file name, class). To count as many, the shared groups must be at least 3, at
+    least a quarter of the split's groups, and have two training pictures each on average. A group
+    with half of a class or more is ignored in that class: it probably names the class.
     """
     classes = Counter(label for _, label in train)
     counts = Counter((group(name), label) for name, label in train)
@@ -80,9 +83,9 @@ def groups_in_both(train: Sequence[tuple[str, int]], part: Sequence[tuple[str, i
 
 
 def in_turn(labels: Sequence[int]) -> list[int]:
-    """Return indices that take one image of each class after another, each class in its order.
+    """Return indices that alternate between the classes, keeping the order within each class.
 
-    The first n images then hold all classes alike.
+    The first n images are then balanced over the classes.
     """
     counts: Counter[int] = Counter()
     turns = []

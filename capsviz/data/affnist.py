@@ -1,8 +1,8 @@
 """affNIST: 32 affine versions of every MNIST digit on 40x40 (Tieleman 2013), from its .mat files.
 
-https://www.cs.toronto.edu/~tijmen/affNIST. The files are not downloaded: put `test.mat`, or the
-folder `test_batches` with `1.mat` ... `32.mat`, into the folder affNIST of the data folder; for the
-other splits `training_batches` and `validation_batches`.
+https://www.cs.toronto.edu/~tijmen/affNIST. The files are not downloaded. Put `test.mat`, or the
+folder `test_batches` with `1.mat` ... `32.mat`, into the folder affNIST of the data folder. The
+names for the other splits begin with `training` and `validation` instead of `test`.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
 """MNIST under random affine maps on 40x40, as affNIST's page describes it: not affNIST itself.
 
 Each image is padded to 40x40, rotated, sheared, scaled along both axes and shifted, in this order
-(Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST): rotation uniform in -20 ... 20 degrees;
-shear uniform in -0.2 ... 0.2, which adds shear * x to y; each scale uniform in 0.8 ... 1.2; the
-position uniform over all at which no foreground pixel leaves the canvas. One bilinear warp, zeros
-outside. Transforms and images are made on the CPU, so that they depend on the seed alone.
+(Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST). All draws are uniform: rotation in
+-20 ... 20 degrees; shear in -0.2 ... 0.2 (adds shear * x to y); each scale in 0.8 ... 1.2; the
+position among those that keep every foreground pixel on the canvas. One bilinear warp does all of
+it, with zeros outside. It runs on the CPU, so the images depend on the seed alone.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ SPEC = {
     "scale_y": SCALE,
     "shift": "uniform, the whole digit on the canvas",
 }
-ROUNDS = 100  # attempts to draw a transform that fits
+ATTEMPTS = 100  # to draw a transform that fits
 CHUNK = 2000  # images at a time
 
 
@@ -46,19 +46,19 @@ class Transforms(NamedTuple):
 def load(split, root=None, *, download=True, variants=32, seed=0):
     """Make `variants` images (1, 40, 40) of every MNIST image: first one of each, then another.
 
-    The first n images are the same whatever the number of variants. MemoryError if they do not fit.
+    The first n images do not depend on the number of variants. MemoryError if they do not fit.
     """
 
-    def drawn(plain: Dataset, variant: int) -> Dataset:
+    def images(plain: Dataset, variant: int) -> Dataset:
         return make(plain, variant, seed=seed)[0]
 
-    return several(drawn, "affnist_like", split, root, download, variants=variants)
+    return several(images, "affnist_like", split, root, download, variants=variants)
 
 
 def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:
-    """Return one random variant, counted from 0, of every image of a split, and their transforms.
+    """Return one random variant (numbered from 0) of every image of a split, and the transforms.
 
-    Images (N, C, H, W) are padded by 6 pixels on each side.
+    Images (N, C, H, W) are padded by 6 pixels on each side first.
     """
     padded = plain.pad(PAD_PX)
     drawn = transforms(plain, variant, seed=seed)
@@ -68,7 +68,7 @@ def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, T
 
 
 def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms:
-    """Return the transforms of a variant as `make` draws them, without the images."""
+    """Return the transforms that `make` draws for a variant, without making images."""
     generator = draws(plain.split, variant, seed)
     return draw(plain.pad(PAD_PX).images, generator=generator)
 
@@ -76,12 +76,12 @@ def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms
 def draw(images: Tensor, *, generator: torch.Generator, room: float | None = None) -> Transforms:
     """Draw transforms of images (N, C, H, W) that keep all foreground pixels on the canvas.
 
-    With `room` the foreground is not looked at, and shifts are up to this share of a side.
-    ValueError if the foreground of an image is so large that no draw fits.
+    If `room` is given, the foreground is ignored and shifts are at most this share of a side.
+    ValueError if the foreground of an image is too large to fit.
     """
     chosen = Transforms(*torch.zeros(6, len(images), dtype=torch.float64))
     left = torch.arange(len(images))
-    for _ in range(ROUNDS):
+    for _ in range(ATTEMPTS):
         drawn, fits = _draw_once(images[left], generator, room)
         for into, values in zip(chosen, drawn, strict=True):
             into[left[fits]] = values[fits]
@@ -112,10 +112,10 @@ def _draw_once(images: Tensor, generator, room) -> tuple[Transforms, Tensor]:
 
 
 def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return lowest and highest shift right, then down, that keep the foreground; each (N,).
+    """Return the (lowest, highest) shift right, then down, that keeps the foreground; each (N,).
 
-    By bilinear interpolation, a pixel reaches one pixel of the original to each side, and its image
-    as far as the sum of the absolute values of a row of the matrix. An empty image is not shifted.
+    Bilinear interpolation spreads a pixel by one pixel of the original to each side. In the warped
+    image that is the sum of the absolute values of a row of the matrix. Empty images get shift 0.
     """
     H, W = images.shape[-2:]
     y, x = torch.meshgrid(
@@ -127,7 +127,7 @@ def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]
     for axis, side in ((0, W), (1, H)):
         row = matrices[:, axis].double()
         places = row @ points
-        reach = row[:, :2].abs().sum(1) + 1e-3  # rounding inside the warp
+        reach = row[:, :2].abs().sum(1) + 1e-3  # margin for rounding inside the warp
         first = places.where(mask, torch.inf).amin(1) - reach
         last = places.where(mask, -torch.inf).amax(1) + reach
         empty = ~mask.any(1)

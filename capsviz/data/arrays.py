@@ -1,4 +1,4 @@
-"""Arrays and tables of images: .npz, .npy, .csv, .mat and Parquet files, named by --data-dir."""
+"""Arrays and tables of images: .npz, .npy, .csv, .mat and Parquet files, given by --data-dir."""
 
 import hashlib
 import io
@@ -18,16 +18,16 @@ from capsviz.data._files import intact
 from capsviz.discovery import needs
 from capsviz.pictures import opening
 
-WORDS = {  # in the names of arrays and columns
+WORDS = {  # words in the names of arrays and columns, by their role
     "classes": {"classes"},
     "labels": {"label", "labels", "y", "target", "targets", "gnd", "class"},
     "images": {"image", "images", "img", "imgs", "x", "data", "pixels", "fea"},
 }
-ADVICE = {  # where a file cannot be read
-    "table": "expected a label and the pixel values of one picture in each row; sort pictures that "
-    "it lists into a folder for each class (--dataset folder)",
-    "arrays": "expected a whole file, with arrays of numbers or text: save those of Python objects "
-    "by .astype(str)",
+ADVICE = {  # for files that cannot be read
+    "table": "expected a label and the pixel values of one picture in each row; if the table lists "
+    "picture files, sort these into a folder for each class (--dataset folder)",
+    "arrays": "expected a complete file with arrays of numbers or text: save arrays of Python "
+    "objects by .astype(str)",
 }
 
 
@@ -35,26 +35,26 @@ def load(
     split, root=None, *,
     images="", labels="", shape="", range=0.0, image_size=(), image_channels=0,
 ):  # fmt: skip
-    """Load a split of the arrays of a file, or of all such files in a folder.
+    """Load a split of the arrays in a file, or in all such files of a folder.
 
     `root` is an .npz file, such as MedMNIST's; a folder of .npy files, or one of them; a .csv or
     .tsv file of labels and flattened pixels, such as Kaggle's train.csv; a .mat file (version 7.3
-    needs h5py); or Parquet files with encoded pictures (pyarrow).
+    needs h5py); or Parquet files with encoded pictures (needs pyarrow).
 
-    Splits are those that names of arrays, files or folders say, as train_images or test/x.npy; the
-    parts of a file (x-00000-of-00002) are one. Those that are missing are drawn from the training
-    images as in class folders, but by the SHA-256 of the pixels. Classes are the labels that occur
-    in any split, in natural order.
+    Splits are recognised by the names of arrays, files or folders, such as train_images or
+    test/x.npy. Numbered parts of a file (x-00000-of-00002) are joined. Missing splits are drawn
+    from the training images as for class folders, but by the SHA-256 of the pixels. Classes are the
+    labels that occur in any split, in natural order.
 
     Parameters
     ----------
-    images, labels  names of the arrays or columns; "": those with usual names, or else the only
-                    ones that have at least 3 dimensions, or 1.
-    shape           of flattened pixels, e.g. 3x32x32; "": squares.
-    range           the largest value, by which images are divided; 0: see `_given.pixels`.
-    image_size      one side of a square or (height, width) in pixels: images are resized until
-                    they cover it, and the centre is cropped; (): as they are.
-    image_channels  1 for grey, 3 for colour; 0: as they are.
+    images, labels  names of the arrays or columns; "": the one with a common name, or else the only
+                    one with at least 3 dimensions (images) or with 1 (labels).
+    shape           shape of flattened pixels, e.g. 3x32x32; "": squares.
+    range           largest possible value; images are divided by it; 0: see `_given.pixels`.
+    image_size      side of a square or (height, width) in pixels; images are resized until they
+                    cover it, and the centre is cropped; (): unchanged.
+    image_channels  1 for grey, 3 for colour; 0: unchanged.
     """
     arrays = read(root, labels)
     found, named, unused = _by_split(arrays, {"images": images, "labels": labels}, root)
@@ -66,14 +66,14 @@ def load(
     whole = arrays[found[source][0]]
     kinds = opening.kinds(map(io.BytesIO, whole)) if whole.dtype == object else []
     pixels = _pixels(whole, len(target), shape, range, image_size, image_channels)
-    unlike = _unlike(found[source][1], arrays[found[source][1]], whole)
+    doubts = _label_doubts(found[source][1], arrays[found[source][1]], whole)
     if whole.ndim == 2 and Path(root).suffix.lower() == ".mat":
-        unlike.append(
+        doubts.append(
             "MATLAB flattens pictures column by column, and these are read row by row: if they lie "
             "on their side (--save-figure shows it), transpose them and save them as .npz"
         )
     if pixels.shape[1] not in (1, 2, 3, 4) and pixels.shape[1] == pixels.shape[2]:
-        unlike.append(
+        doubts.append(
             f"images have {pixels.shape[1]} channels: volumes are no images, and kernels see only "
             "their rows and columns"
         )
@@ -84,19 +84,19 @@ def load(
         try:
             chosen = np.sort(_splits.share(keys, target.tolist(), split, missing))
         except ValueError as error:
-            raise ValueError("; ".join([str(error), *unlike])) from error
+            raise ValueError("; ".join([str(error), *doubts])) from error
     chosen = chosen[_splits.in_turn(target[chosen].tolist())]
     tops = [0 if kinds else arrays[one].max() for one, _ in found.values() if arrays[one].size]
     return Dataset(
         pixels[chosen], target[chosen], classes, "arrays", split,
         left_out=f"left out of {root}: {', '.join(unused)}" if unused else None,
-        doubts=(*opening.doubts(kinds, range), *unlike), largest=float(max(tops, default=0)),
+        doubts=(*opening.doubts(kinds, range), *doubts), largest=float(max(tops, default=0)),
         drawn_from=0 if split in found else len(pixels),
     )  # fmt: skip
 
 
 def describe(root, *, labels="", **options) -> list[str]:
-    """Return a line about each array: its shape, type and values."""
+    """Return a line about each array: its shape, type and range of values."""
     lines = []
     for name, array in read(root, labels).items():
         numeric = array.dtype.kind in "biuf" and array.size
@@ -106,7 +106,7 @@ def describe(root, *, labels="", **options) -> list[str]:
 
 
 def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
-    """Return all arrays by name, of several files with the names of these.
+    """Read all arrays, by name; if there are several files, names begin with those of the files.
 
     FileNotFoundError if there is no such file, ValueError for damaged ones.
     """
@@ -114,7 +114,8 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
     if root is None or not Path(root).exists():
         what = "none was named" if root is None else f"{root} {opening.absent(root)}"
         raise FileNotFoundError(f"{expected} are needed by --data-dir FILE, but {what}")
-    place = Path(root).parent if Path(root).suffix == ".npy" else Path(root)  # with its labels
+    # an .npy file holds one array: read its folder, which has the labels, too
+    place = Path(root).parent if Path(root).suffix == ".npy" else Path(root)
     found = sorted(place.rglob("*")) if place.is_dir() else [place]
     files = [
         p for p in found
@@ -128,7 +129,7 @@ def read(root, labels: str = "") -> Mapping[str, np.ndarray]:
     return _read(tuple((file, file.stat().st_mtime_ns) for file in files), labels)
 
 
-@lru_cache(maxsize=1)  # all splits of one data set
+@lru_cache(maxsize=1)  # the splits of a data set are loaded one after the other
 def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     common = os.path.commonpath([path.parent for path, _ in files])
@@ -139,8 +140,8 @@ def _read(files: tuple[tuple[Path, int], ...], labels: str) -> dict[str, np.ndar
                 arrays = reader(path, labels)
         except ImportError as error:
             raise ModuleNotFoundError(needs(str(path), str(error.name))) from error
-        before = path.parent.relative_to(common).parts  # as train/ and test/
-        stem = re.sub(r"-\d+-of-\d+$", "", path.stem)  # all parts of a file as one
+        before = path.parent.relative_to(common).parts  # such as train/ and test/
+        stem = re.sub(r"-\d+-of-\d+$", "", path.stem)  # the parts of a file are joined
         before += (stem,) * (len(files) > 1 and path.suffix.lower() != ".npy")
         for k, array in arrays.items():
             name = "_".join([*before, k])
@@ -168,22 +169,22 @@ def _mat(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 
 def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
-    """Read a table of flattened pixels: cells are separated by commas, semicolons or tabs.
+    """Read a table of labels and flattened pixels, separated by commas, semicolons or tabs.
 
-    Labels are in the column with a usual name or the one that `labels` is; without a row of names,
-    in one of text or the first, or the last if `labels` is "last". Columns named id or index, or
-    without a name, as pandas writes, are row numbers and left out.
+    Labels are in the column called `labels`, or else in one with a common name. If the table has no
+    header, they are in the column of text, else in the first, or in the last for `labels` "last".
+    Columns named id or index, or unnamed ones as pandas writes, are row numbers and are left out.
     """
     with path.open(encoding="utf-8-sig") as file:
         line = file.readline()
-    mark = max(",;\t", key=line.count)
-    head = [cell.strip().strip('"') for cell in line.split(mark)]
+    separator = max(",;\t", key=line.count)
+    head = [cell.strip().strip('"') for cell in line.split(separator)]
     if len(head) < 2:
         raise ValueError("one column")
     texts = [k for k, cell in enumerate(head) if not _is_number(cell)]
     known = [k for k in texts if _role(head[k], {"labels": labels}) == "labels"]
     unnamed = [k for k in texts if not head[k]]
-    names = [cell for cell in head if cell]  # counted from 0, as pandas does, or 1
+    names = [cell for cell in head if cell]  # may be numbers from 0, as pandas writes, or from 1
     counted = any(names == [str(s + k) for k in range(len(names))] for s in (0, 1))
     rows = [k for k in texts if not head[k] or {"id", "index"} & _splits.words(head[k])]
     titled = bool(known) or len(texts) > 1 or counted
@@ -194,12 +195,12 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
     others = [k for k in range(len(head)) if k != column and not (titled and k in rows)]
     if titled:
         others = _in_order(others, head)
-    how: dict[str, Any] = {"delimiter": mark, "skiprows": int(titled), "quotechar": '"'}
+    how: dict[str, Any] = {"delimiter": separator, "skiprows": int(titled), "quotechar": '"'}
     how |= {"comments": None, "encoding": "utf-8-sig"}
     try:
         table = np.loadtxt(path, np.float32, ndmin=2, **how)
         own, table = table[:, column], table[:, others]
-        if np.abs(own).max(initial=0) >= 2**24:  # where whole numbers are merged
+        if np.abs(own).max(initial=0) >= 2**24:  # float32 cannot hold all integers from here on
             own = np.loadtxt(path, np.float64, usecols=column, ndmin=1, **how)
     except ValueError:  # labels are names
         own = np.loadtxt(path, str, usecols=column, ndmin=1, **how)
@@ -209,10 +210,10 @@ def _csv(path: Path, labels: str) -> dict[str, np.ndarray]:
 
 
 def _in_order(columns: list[int], head: Sequence[str]) -> list[int]:
-    """Return columns in the order of their names, if these are numbers or places of pixels.
+    """Sort columns by the pixel numbers or positions in their names (pixel10, px_10, 2x1).
 
-    Such as pixel10, px_10 and 2x1; a table may have them as text is sorted. Places that are sorted
-    by row or by column stay, for either may be named first.
+    A table may have them sorted as text. Other columns, and positions that are already sorted by
+    row or by column, keep their order: names may give the row or the column first.
     """
     found = [re.fullmatch(r"(\D*)(\d+)(?:\D(\d+))?", head[k]) for k in columns]
     if not all(found) or len({(one[1], one[3] is None) for one in found if one}) > 1:
@@ -232,7 +233,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _parquet(path: Path, labels: str) -> dict[str, np.ndarray]:
-    """Read encoded images and labels, as data sets on hubs have them."""
+    """Read encoded images and labels, in the format of the Hugging Face hub."""
     from pyarrow import parquet
 
     table = parquet.read_table(path)
@@ -260,7 +261,8 @@ READERS: dict[str, Callable[[Path, str], dict[str, np.ndarray]]] = {
 def _role(name: str, chosen: Mapping[str, str]) -> str | None:
     """Return what an array of this name holds: "images", "labels", "classes", or None.
 
-    Names are those of classes if they are of nothing else, or of labels: not image_names.
+    An array of names holds class names if it is called just "names", or names of labels; others,
+    such as image_names, do not.
     """
     for role, wanted in chosen.items():
         if wanted and (wanted == name or (wanted in name and _splits.named(name))):
@@ -272,9 +274,9 @@ def _role(name: str, chosen: Mapping[str, str]) -> str | None:
 
 
 def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root):
-    """Return the names of images and labels of each split, names of classes, and unused arrays.
+    """Return the array names of images and labels by split, the class names, and unused arrays.
 
-    Where several arrays may be names of classes and differ, none of them is taken.
+    If several arrays may hold the class names and they differ, none is used.
     """
     roles = {name: _role(name, chosen) for name in arrays}
     for kind, fits in (("images", lambda a: a.ndim > 2), ("labels", lambda a: a.ndim == 1)):
@@ -305,8 +307,8 @@ def _by_split(arrays: Mapping[str, np.ndarray], chosen: Mapping[str, str], root)
     return whole, next(iter(named.values()), None), [n for n in arrays if n not in used]
 
 
-def _unlike(name: str, labels: np.ndarray, table: np.ndarray) -> list[str]:
-    """Return a line if the last column of a table without names looks more like labels."""
+def _label_doubts(name: str, labels: np.ndarray, table: np.ndarray) -> list[str]:
+    """Return a line if the last column of a table without a header looks more like labels."""
     if ", column " not in name or _evenness(table[:, -1]) <= max(0.2, 2 * _evenness(labels)):
         return []
     return [
@@ -316,7 +318,10 @@ def _unlike(name: str, labels: np.ndarray, table: np.ndarray) -> list[str]:
 
 
 def _evenness(column: np.ndarray) -> float:
-    """Return how even the counts of whole numbers from 0 or 1 on are: 1 if equal, 0 for others."""
+    """Return how balanced a column of class numbers is: 1 if balanced, 0 if it holds no classes.
+
+    Fractions, and integers stored as float that are not consecutive from 0 or 1, are no classes.
+    """
     values, counts = np.unique(column, return_counts=True)
     names = column.dtype.kind != "f"
     whole = names or (values[0] in (0, 1) and (np.diff(values) == 1).all())
@@ -324,7 +329,7 @@ def _evenness(column: np.ndarray) -> float:
 
 
 def _numbered(labels: Mapping[str, np.ndarray], named: np.ndarray | None):
-    """Return labels (N,) of each split, and the classes of all of them."""
+    """Return the labels (N,) of each split, and their common classes."""
     flat = [one.reshape(-1) if one.size == max(one.shape) else one for one in labels.values()]
     if len({one.shape[1:] for one in flat}) > 1:
         raise ValueError(f"labels of different shapes: {', '.join(str(a.shape) for a in flat)}")
@@ -333,7 +338,7 @@ def _numbered(labels: Mapping[str, np.ndarray], named: np.ndarray | None):
 
 
 def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channels: int):
-    """Return images as uint8 (N, C, H, W), scaled, resized and in colour as is asked."""
+    """Convert an array to images, uint8 (N, C, H, W), with the options of `load`."""
     from torchvision.transforms import functional  # takes time to import
 
     if array.dtype == object:  # encoded pictures
@@ -344,7 +349,7 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channel
         top = 0
         if not np.ptp(array, -1).any():
             array = array[..., 0]
-    if len(array) != count and array.shape[-1] == count:  # as MATLAB has it
+    if len(array) != count and array.shape[-1] == count:  # MATLAB puts images on the last axis
         array = np.moveaxis(array, -1, 0)
     if len(array) != count or count == 0:
         raise ValueError(f"images of shape {array.shape}, but {count} labels")
@@ -361,7 +366,7 @@ def _pixels(array: np.ndarray, count: int, shape: str, top: float, size, channel
         array = array.astype(np.float32) / np.float32(top)
     images = _given.pixels(array)
     if channels and channels != images.shape[1]:
-        if images.shape[1] == 4:  # on white, as pictures are
+        if images.shape[1] == 4:  # on white, like picture files
             alpha = images[:, 3:] / 255
             images = (images[:, :3] * alpha + 255 * (1 - alpha)).round().byte()
         if images.shape[1] not in (1, 3):

@@ -1,13 +1,13 @@
 """Wholes made of oriented parts, 64x64, drawn from a seed: it is known which part belongs to which.
 
-Six part shapes of equal area (triangle, corner, tee, half disc, arc, trapezoid) stand in fixed
-arrangements, the classes. Two classes share one arrangement: in the second, one part is turned by
-180 degrees about its centroid. So neither the kinds of the parts nor sums of pixels tell the two
-classes apart, only the angle between parts does. Neighbouring arrangements share kinds of parts.
-No class is another one rotated, because the parts of a whole are of different kinds.
+Parts have six shapes of equal area (triangle, corner, tee, half disc, arc, trapezoid). A class is a
+fixed arrangement of parts. Two classes share each arrangement: in the second, one part is rotated
+by 180 degrees about its centroid. Only the angle between parts distinguishes the two classes; their
+part shapes and sums of pixels are equal. Neighbouring arrangements share part shapes. No class is a
+rotation of another, because the parts of a whole have different shapes.
 
-A whole has a position, an angle and a scale, each part a jitter and a brightness of its own. Where
-parts overlap, the brighter one is seen. Further parts, the distractors, belong to no whole.
+Each whole has a position, an angle and a scale; each part has a jitter and a brightness. Where
+parts overlap, the brighter one is visible. Further parts, the distractors, belong to no whole.
 """
 
 import math
@@ -30,21 +30,22 @@ SIZES = {
     "test-outside": 10_000, "test-combinations": 10_000,
 }  # fmt: skip
 SPLITS = tuple(SIZES)
-OUTSIDE_DEG = 180  # rotations of test-outside go from the range of training to this
-AREA, RADIUS_PX, PATCH = 1.2, 4.5, 16  # of a part: in units of its radius, px, px around its centre
+OUTSIDE_DEG = 180  # largest rotation of test-outside; the smallest is the largest of training
+AREA = 1.2  # of a part, in units of its squared radius
+RADIUS_PX, PATCH = 4.5, 16  # radius of a part; side in px of the patch that it is drawn in
 APART_PX = {"near": 11.0, "far": 22.0}  # between the centres of neighbouring parts
 SCALE, BRIGHTNESS = (0.9, 1.1), (0.6, 1.0)
-ARRANGEMENTS, CHUNK, ROUNDS = 5, 1_000, 200
-HELD_OUT = 2  # two classes a, b with (a + b) % 5 equal to this are together in no training image
+ARRANGEMENTS, CHUNK, ATTEMPTS = 5, 1_000, 200
+HELD_OUT = 2  # training images never combine two classes a, b with (a + b) % 5 equal to this
 IMAGE_SHAPE = (1, SIDE, SIDE)
 CLASSES = tuple(f"{letter}{turned}" for letter in "ABCDE" for turned in ("", "'"))
 
 
 class Assemblies(NamedTuple):
-    """N images of W wholes and P parts, the distractors last, and what is true of them.
+    """N images of W wholes and P parts (distractors last), with their ground truth.
 
-    A pose is x and y of the centre in px from the left and top, the angle in radians (from x to y),
-    and the scale.
+    A pose is (x, y, angle, scale): the centre in px from the left and top, and the angle in radians
+    from x to y.
     """
 
     images: Tensor  # (N, 1, 64, 64) uint8
@@ -61,11 +62,11 @@ class Assemblies(NamedTuple):
         return render(self.part_types, self.part_poses, bright)
 
     def seen(self, centres: Tensor, field_px: float) -> tuple[Tensor, Tensor]:
-        """Return the part and the whole that square receptive fields see most of: both (N, ...).
+        """Return the part, and its whole, that fills most of each square receptive field.
 
-        They are the index of the part, -1 where no part fills a tenth of its area, and of its
-        whole, -1 for a distractor and where there is no part. `centres` (..., 2) are x and y in px,
-        as of a grid (rows, columns, 2), `field_px` is the side of a field.
+        Both are indices (N, ...). The part is -1 if no part has a tenth of its brightness in the
+        field. The whole is -1 for a distractor, or if there is no part. `centres` (..., 2) are x
+        and y in px, such as a grid (rows, columns, 2). `field_px` is the side of a field.
         """
         N, P = self.part_types.shape
         low = (centres - field_px / 2).round().long()
@@ -82,7 +83,7 @@ class Assemblies(NamedTuple):
 
 
 def box_sums(images: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Return sums (N, ...) of images (N, 64, 64) from `low` up to `high`, both (..., 2) x and y."""
+    """Return sums (N, ...) of images (N, 64, 64) over boxes from `low` to `high`, (..., 2) x, y."""
     sums = torch.nn.functional.pad(images.cumsum(1).cumsum(2), (1, 0, 1, 0))
     (x0, y0), (x1, y1) = (edge.clamp(0, SIDE).unbind(-1) for edge in (low, high))
     return sums[:, y1, x1] - sums[:, y0, x1] - sums[:, y1, x0] + sums[:, y0, x0]
@@ -108,23 +109,23 @@ def load(
 ):  # fmt: skip
     """Load 20,000 train, 2,000 validation or 10,000 test images (N, 1, 64, 64).
 
-    The split "test-outside" has rotations from the range of training up to 180 degrees in both
-    directions, "test-combinations" (with two objects) the pairs of classes that no other split
-    shows together.
+    The split "test-outside" has rotations outside the training range, up to 180 degrees in both
+    directions. "test-combinations" (for two objects) has the pairs of classes that no other split
+    combines.
 
     Parameters
     ----------
-    objects      1 or 2 wholes in an image; of two, labels are (N, 2), and `parts` of the data set
-                 shows each alone.
-    parts        2 to 4 in a whole.
+    objects      wholes in an image, 1 or 2; for 2, labels are (N, 2), and `parts` of the data set
+                 shows each whole alone.
+    parts        parts in a whole, 2 to 4.
     distance     "near": the centres of neighbouring parts are 11 px apart, within a receptive field
                  of 17 px; "far": 22 px.
-    jitter       px by which a part moves at most, and its rim by rotation.
+    jitter       largest shift of a part in px; rotation moves its rim by as much.
     distractors  number of parts that belong to no whole.
-    overlap      whether two wholes, and distractors, may lie over one another.
-    rotation     degrees: wholes are rotated by up to so much in both directions.
+    overlap      whether wholes and distractors may overlap.
+    rotation     largest rotation of wholes in degrees, in both directions.
 
-    ValueError for values that are not possible together.
+    ValueError for values that contradict each other.
     """
     layout = Layout(objects, parts, distance, jitter, distractors, overlap, rotation, seed)
     made = make(split, SIZES[split], **asdict(layout))
@@ -134,14 +135,14 @@ def load(
 
 
 def truth(split, **options):
-    """Return what is known of the images of `load`: the other fields of `Assemblies`, by name."""
+    """Return the ground truth of `load`: the fields of `Assemblies` except images and classes."""
     fields = make(split, SIZES[split], **options)._asdict()
     return {name: known for name, known in fields.items() if name not in ("images", "classes")}
 
 
 @lru_cache(maxsize=3)
 def make(split: str, n: int, **options) -> Assemblies:
-    """Make n images and the truth about them; the first ones are the same for any n.
+    """Make n images with their ground truth; the first images do not depend on n.
 
     Parameters and errors are those of `load`.
     """
@@ -164,7 +165,7 @@ def make(split: str, n: int, **options) -> Assemblies:
 
 
 def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor]:
-    """Return kinds (parts,) and poses (parts, 4) about the centre, of a class from 0 to 9."""
+    """Return the shapes (parts,) and poses (parts, 4) about the centre of a class, 0 to 9."""
     pair, turned = divmod(index, 2)
     number = torch.arange(parts)
     around = 2 * math.pi * number / parts
@@ -175,7 +176,7 @@ def arrangement(index: int, parts: int, apart_px: float) -> tuple[Tensor, Tensor
 
 
 def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
-    """Draw a chunk of images: the fields of `Assemblies` but the images."""
+    """Draw the ground truth of a chunk: the fields of `Assemblies` without the images."""
 
     def uniform(low, high, *shape):
         return low + (high - low) * torch.rand(*shape, generator=draw)
@@ -219,7 +220,7 @@ def _draw_truth(draw, split: str, options: Layout) -> tuple[Tensor, ...]:
 
 
 def _classes(draw, split: str, objects: int) -> Tensor:
-    """Draw the classes (CHUNK, objects) of wholes, all combinations of a split equally likely."""
+    """Draw the classes (CHUNK, objects) of wholes, uniformly over the combinations of a split."""
     count = len(CLASSES)
     if objects == 1:
         return torch.randint(count, (CHUNK, 1), generator=draw)
@@ -235,7 +236,7 @@ def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
     N, K = reach.shape
     centres = torch.empty(N, K, 2)
     left = torch.arange(N)
-    for _ in range(ROUNDS):
+    for _ in range(ATTEMPTS):
         drawn = torch.rand(len(left), K, 2, generator=draw)
         centres[left] = reach[left, :, None] + span[left, :, None] * drawn
         if overlap or K == 1:
@@ -246,7 +247,7 @@ def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
         if not len(left):
             return centres
     raise ValueError(
-        f"{K} things that do not overlap find no room in {SIDE}x{SIDE} px: choose overlap=true, "
+        f"{K} things without overlap do not fit into {SIDE}x{SIDE} px: choose overlap=true, "
         "distance=near or fewer distractors"
     )
 
@@ -268,7 +269,7 @@ def render(types: Tensor, poses: Tensor, brightness: Tensor) -> Tensor:
         of_kind = ((kinds == kind) & (bright > 0)).nonzero().flatten()
         distance = _normalised(shape)(u[of_kind], v[of_kind]) * unit[of_kind]
         covered[of_kind] = (0.5 - distance).clamp(0, 1)
-    wide = SIDE + 2 * PATCH  # with a margin for what is empty in a patch
+    wide = SIDE + 2 * PATCH  # a patch may reach over the edge of the image
     rows, columns = (corner[:, axis, None].long() + PATCH + torch.arange(PATCH) for axis in (1, 0))
     image = torch.arange(N).repeat_interleave(P)[:, None, None]
     index = (image * wide + rows[:, :, None]) * wide + columns[:, None]
@@ -281,7 +282,7 @@ def render(types: Tensor, poses: Tensor, brightness: Tensor) -> Tensor:
 
 
 def _polygon(*corners: tuple[float, float]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the signed distance to a convex polygon, corners clockwise as seen (y down)."""
+    """Return the signed distance to a convex polygon; corners clockwise, with y down."""
     sides = []
     for (x, y), (to_x, to_y) in zip(corners, (*corners[1:], corners[0]), strict=True):
         length = math.hypot(to_x - x, to_y - y)
@@ -297,30 +298,30 @@ def _box(left: float, top: float, right: float, bottom: float):
     return _polygon((left, top), (right, top), (right, bottom), (left, bottom))
 
 
-def _either(*shapes):
+def _union(*shapes):
     return lambda u, v: torch.stack([shape(u, v) for shape in shapes]).amin(0)
 
 
-KINDS = (  # each the signed distance to a shape, from (u, v) in units of its radius
+KINDS = (  # signed distances to the shapes, as functions of (u, v) in units of their radius
     _polygon((0, -1.2), (0.75, 0.8), (-0.75, 0.8)),  # a triangle that points up
-    _either(_box(-0.8, -1, -0.25, 1), _box(-0.8, 0.45, 0.9, 1)),  # a corner, L
-    _either(_box(-0.27, -1, 0.27, 1), _box(-0.9, -1, 0.9, -0.46)),  # a tee, T
+    _union(_box(-0.8, -1, -0.25, 1), _box(-0.8, 0.45, 0.9, 1)),  # a corner, L
+    _union(_box(-0.27, -1, 0.27, 1), _box(-0.9, -1, 0.9, -0.46)),  # a tee, T
     lambda u, v: torch.maximum(torch.hypot(u, v) - 1, v),  # the upper half of a disc
-    lambda u, v: torch.maximum((torch.hypot(u, v) - 0.85).abs() - 0.25, v - 0.2),  # of a ring
-    _polygon((-0.3, -0.8), (0.3, -0.8), (1, 0.6), (-1, 0.6)),  # a trapezoid, narrow above
+    lambda u, v: torch.maximum((torch.hypot(u, v) - 0.85).abs() - 0.25, v - 0.2),  # an arc
+    _polygon((-0.3, -0.8), (0.3, -0.8), (1, 0.6), (-1, 0.6)),  # a trapezoid, narrow at the top
 )
-REACH = 1.25  # no part is further from its centroid, in units of its radius
+REACH = 1.25  # bound on the distance of a part's points to its centroid, in units of its radius
 
 
 @cache
 def _normalised(shape: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a shape about its centroid, with the area as drawn that all parts have."""
+    """Return a shape centred at its centroid and scaled so that its drawn area is `AREA`."""
     steps = torch.linspace(-2, 2, 801)
     v, u = torch.meshgrid(steps, steps, indexing="ij")
     grown, threads = 1.0, torch.get_num_threads()
-    torch.set_num_threads(1)  # sums of several threads differ in their last digit
+    torch.set_num_threads(1)  # sums depend on the number of threads in their last digit
     try:
-        for _ in range(4):  # the drawn edge is a pixel wide at any size
+        for _ in range(4):  # iterate: the soft edge is a pixel wide whatever the size
             covered = (0.5 - shape(u, v) * grown * RADIUS_PX).clamp(0, 1)
             area = float(covered.sum()) * (4 / 800) ** 2
             grown = math.sqrt(AREA / area)

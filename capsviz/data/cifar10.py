@@ -20,7 +20,7 @@ IMAGE_SHAPE = (3, SIDE, SIDE)
 ARCHIVE = "cifar10-jpeg.tar.xz"
 LOSSY = (".jpg", ".jpeg")
 ENDINGS = (*LOSSY, ".png")
-HELD_OUT = 0.1  # of each class of the archive
+HELD_OUT = 0.1  # share of each class of the archive for validation
 NOTICE = "these CIFAR-10 images are lossy JPEG copies, not the original pixels"
 
 
@@ -28,10 +28,10 @@ def load(split, root=None, *, download=True):
     """Load 45,000 train, 5,000 validation, 10,000 test images (N, 3, 32, 32).
 
     They are read from torchvision's `cifar-10-batches-py`, where validation is the last 5,000
-    training images, or else from pictures `train/airplane/*.jpg` and so on in the archive
-    `cifar10-jpeg.tar.xz`. Pictures are taken class by class in turn, each class sorted by file
-    name, so that the first n images hold all classes alike; validation is the last tenth of every
-    class, 500 each. `notice` says if they are lossy JPEG copies.
+    training images. If only the archive `cifar10-jpeg.tar.xz` is present, they are read from its
+    pictures `train/airplane/*.jpg` and so on. Each class is then sorted by file name, validation is
+    its last tenth (500), and the images alternate between classes, so that the first n are
+    balanced. `notice` states whether they are lossy JPEG copies.
     """
     from torchvision.datasets import CIFAR10
 
@@ -48,7 +48,7 @@ def load(split, root=None, *, download=True):
 
 
 def _of_archive(archive: Path, split: str) -> Dataset:
-    """Return a split of the pictures PART/CLASS/NAME.jpg in an archive."""
+    """Load a split from the pictures PART/CLASS/NAME.jpg in an archive."""
     from PIL import Image
 
     part = "test" if split == "test" else "train"
@@ -56,11 +56,11 @@ def _of_archive(archive: Path, split: str) -> Dataset:
     with intact(archive), lzma.open(archive) as file:
         with tarfile.open(fileobj=file, mode="r|") as tar:
             for member in tar:
-                *_, place, name, own = ("", "", *Path(member.name).parts)
-                known = place == part and name in pictures and own.lower().endswith(ENDINGS)
+                *_, folder, name, own = ("", "", *Path(member.name).parts)
+                known = folder == part and name in pictures and own.lower().endswith(ENDINGS)
                 if known and (content := tar.extractfile(member)):
                     pictures[name][own] = content.read()
-        file.read()  # tarfile does not notice a cut file
+        file.read()  # tarfile does not notice a truncated file
     chosen: list[tuple[str, str]] = []
     for name, found in pictures.items():
         if len(files := sorted(found)) < 2:

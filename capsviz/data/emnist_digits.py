@@ -12,5 +12,5 @@ def load(split, root=None, *, download=True):
 
     EMNIST's files hold every image transposed (column by column).
     """
-    lying = load_idx("EMNIST", "emnist_digits", split, root, CLASSES, download, subset="digits")
-    return replace(lying, images=lying.images.transpose(2, 3).contiguous())
+    stored = load_idx("EMNIST", "emnist_digits", split, root, CLASSES, download, subset="digits")
+    return replace(stored, images=stored.images.transpose(2, 3).contiguous())

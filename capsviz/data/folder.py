@@ -14,30 +14,33 @@ from capsviz import discovery, memory
 from capsviz.data import Dataset, _splits, available
 from capsviz.pictures import opening
 
-SIDE = 28  # pixels of a picture's sides, and grey, where nothing else is asked for
-COLOUR = 0.03  # difference of channels in a picture that is not grey; JPEG rounds by 0.01
-LONG = 64  # pixels of the longer side of a size that is proposed
+SIDE = 28  # default side of the images in pixels
+COLOUR = 0.03  # least difference between channels in a colour picture; JPEG rounds by 0.01
+LONG = 64  # largest side in pixels of an image size that a warning proposes
 
 
 class NoFolderError(FileNotFoundError, ValueError):
-    """No folder was named, or it has no class folders: on the command line a wrong option."""
+    """Raised if no folder was named, or it has no class folders: a wrong option in a command."""
 
 
 def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
-    """Class folders of pictures.
+    """Load a split of a folder of pictures, sorted into class folders.
 
     `root` holds train/, test/ and perhaps validation/ (or Training/, val/, seg_train/ and so on),
-    each with one folder per class; or the class folders themselves, perhaps each with folders
-    train/, test/ and so on in it. A folder that holds nothing but one other folder stands for that,
-    but a test folder alone is all for testing. Splits that are missing are drawn from the training
-    pictures: a fifth of each class for testing, a tenth for validation, in the order of the SHA-256
-    of file names, so that adding a picture moves few others. What is not used is counted in
-    `left_out`; mixed depths, further pages, and groups of file names in two splits are `doubts`.
+    each with one folder per class. Or it holds the class folders, which may each contain train/,
+    test/ and so on. A folder whose only content is another folder is replaced by that; but if a
+    test folder is all there is, it is the test split.
 
-    Transparent ground is white. Grey of more than 8 bits is divided by `range`, or for 0 by 65,535,
-    and fractions by 1. A picture is resized until it covers `image_size`, one side of a square or
-    (height, width) in pixels, and the centre is cropped; `image_channels` is 1 for grey, 3 for
-    colour. Without them 28 and 1, and a doubt for pictures that this changes.
+    Missing splits are drawn from the training pictures: a fifth of each class for testing, a tenth
+    for validation. The order is that of the SHA-256 of file names, so that adding a picture moves
+    few others. Unused files are counted in `left_out`. `doubts` names mixed depths, further pages,
+    and groups of file names that occur in two splits.
+
+    Transparent pixels become white. Integers of more than 8 bits are divided by `range`, or by
+    65,535 if it is 0; floats are divided by `range`, or by 1. A picture is resized until it covers
+    `image_size` (side of a square, or (height, width), in pixels), and the centre is cropped.
+    `image_channels` is 1 for grey or 3 for colour. The defaults are 28 and 1, with a doubt if they
+    change pictures.
     """
     if image_channels not in (0, 1, 3):
         raise ValueError(f"image_channels must be 1 or 3, got {image_channels}")
@@ -48,8 +51,8 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
     what = f"{len(samples)} pictures of {height} x {width}"
     memory.require(len(samples) * channels * height * width, what, "choose a smaller image_size")
     images, labels, errors, sizes, coloured = [], [], [], {}, set()
-    for place in _splits.in_turn([label for _, label in samples]):
-        path, label = samples[place]
+    for index in _splits.in_turn([label for _, label in samples]):
+        path, label = samples[index]
         try:
             pixels = opening.load(path, alike=True, top=range)
         except ValueError as error:
@@ -63,20 +66,20 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
     if len(set(labels)) < len(classes):
         lacking = next(name for k, name in enumerate(classes) if k not in labels)
         raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
-    told = [f"left out of {root}: {'; '.join(unused)}"] if unused else []
+    left_out = [f"left out of {root}: {'; '.join(unused)}"] if unused else []
     if errors:
-        told.append(
+        left_out.append(
             f"left out of {split}: {len(errors)} of {len(samples)} pictures that cannot be read, "
             f"e.g. {errors[0]}"
         )
     doubts = opening.doubts(opening.kinds(path for path, _ in samples), range)
-    doubts += _changed(sizes, coloured, image_size, image_channels)
+    doubts += _conversion_doubts(sizes, coloured, image_size, image_channels)
     own = split if split in ready else "train"
-    doubts += _nested(_class_folders(ready[own], own))
+    doubts += _nesting_doubts(_class_folders(ready[own], own))
     if split != "train" and "train" in ready:
         both = (_samples(ready, "train", root)[0], samples)
         names = (
-            [(_below(path, source), label) for path, label in some]
+            [(_name_in_class(path, source), label) for path, label in some]
             for some, source in zip(both, (ready["train"], ready[own]), strict=True)
         )
         if both := _splits.groups_in_both(*names):
@@ -86,13 +89,15 @@ def load(split, root=None, *, image_size=(), image_channels=0, range=0.0):
             )
     return Dataset(
         torch.stack(images), torch.tensor(labels), classes, own_name(root), split,
-        left_out="\n".join(told) or None, doubts=tuple(doubts), kind="folder",
+        left_out="\n".join(left_out) or None, doubts=tuple(doubts), kind="folder",
         drawn_from=drawn_from,
     )  # fmt: skip
 
 
-def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channels) -> list[str]:
-    """Return how pictures of (h, w) differ from one another, or from what they are made unasked."""
+def _conversion_doubts(
+    sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channels
+) -> list[str]:
+    """Return warnings about pictures (h, w) that differ, or that default options change."""
     doubts, (height, width) = [], opening.height_and_width(size or SIDE)
     ((h, w), _), *_ = Counter(sizes.values()).most_common(1)
     if not size and (h, w) != (SIDE, SIDE):
@@ -114,8 +119,8 @@ def _changed(sizes: Mapping[Path, tuple[int, int]], coloured: set, size, channel
     return doubts
 
 
-def _nested(classes: Mapping[str, Path]) -> list[str]:
-    """Return a line if all classes hold equal folders alone, as splits and folds do."""
+def _nesting_doubts(classes: Mapping[str, Path]) -> list[str]:
+    """Return a line if all classes hold the same folders and no pictures: they may be splits."""
     same = None
     for folder in classes.values():
         inside = {one.name for one in opening.folders(folder)}
@@ -131,7 +136,7 @@ def _nested(classes: Mapping[str, Path]) -> list[str]:
 
 
 def _samples(ready: Mapping[str, Path], split: str, root):
-    """Return a split's pictures with the number of their class, the classes, and `drawn_from`."""
+    """Return (picture, class number) of a split, the classes, and `Dataset.drawn_from`."""
     if split not in ready and "train" not in ready:
         found = f"{root} has {', '.join(ready)}, but no folder '{split}'"
         if split == "train":
@@ -160,20 +165,20 @@ def _samples(ready: Mapping[str, Path], split: str, root):
     return samples, classes, drawn_from
 
 
-def _below(path: Path, source: Path) -> str:
-    """Return the name of a picture without its ending, after its class folder."""
+def _name_in_class(path: Path, source: Path) -> str:
+    """Return a picture's path in its class folder, without suffix and folders of splits."""
     parts = path.relative_to(source).with_suffix("").parts[1:]
     return "/".join(part for part in parts if not _splits.named(part)) or path.stem
 
 
 def own_name(root: str | Path) -> str:
-    """Return what the pictures of a folder are called: as it is, but never as another data set."""
+    """Return a data set name for a folder: its own name, changed if another data set has it."""
     name = re.sub(r"[^\w.+-]+", "-", Path(root).expanduser().resolve().name) or "pictures"
     return f"own-{name}" if name in available() else name
 
 
 def describe(root, **options) -> list[str]:
-    """Return lines about the folders of the splits, and their pictures as they are."""
+    """Return lines about the folders of the splits and their picture files."""
     ready, _ = sources(root)
     where = ", ".join(f"{split} in {folder}" for split, folder in ready.items())
     paths = [path for folder in set(ready.values()) for path in opening.listing(folder)[0]]
@@ -181,11 +186,11 @@ def describe(root, **options) -> list[str]:
 
 
 def sources(root) -> tuple[dict[str, Path], list[str]]:
-    """Return the folders of splits, by split, and what is not used of all that is there.
+    """Return the folder of each split, and texts about unused files.
 
-    Folders are of a split if its name is among their words and they hold folders; without any,
-    `root` is that of all splits that each class folder in it holds, or of the training pictures.
-    ValueError for two of one split, and for folders named like splits that hold no folders.
+    A folder belongs to a split if its name contains a word for it and it holds folders. If there is
+    none, `root` is used: for all splits that each of its class folders holds, or else for training.
+    ValueError for two folders of one split, and for folders named like splits without folders.
     """
     needed = "the data set 'folder' needs --data-dir with class folders in it"
     if root is None:
@@ -228,9 +233,9 @@ def sources(root) -> tuple[dict[str, Path], list[str]]:
 
 
 def _inner(root: Path, whole: bool = False) -> Path:
-    """Return a folder, or the one in it if that is all it holds and it holds folders itself.
+    """Descend from a folder while its only folder holds folders itself; return the last one.
 
-    With the `whole` data set, not one named like a split, unless the splits are in that.
+    For the `whole` data set, stop at a folder named like a split, unless it contains the splits.
     """
     while len(inside := opening.folders(root)) == 1 and opening.folders(inside[0]):
         below = (
@@ -243,7 +248,7 @@ def _inner(root: Path, whole: bool = False) -> Path:
 
 
 def _in_classes(root: Path) -> list[str]:
-    """Return the splits whose folders, and nothing else, are in each class folder; else none."""
+    """Return the splits if every class folder holds their folders and nothing else; else []."""
     known: list = []
     for folder in opening.folders(root):
         splits = sorted(_splits.named(one.name) or "" for one in opening.folders(folder))
@@ -255,7 +260,7 @@ def _in_classes(root: Path) -> list[str]:
 
 
 def _class_folders(source: Path, split: str) -> dict[str, Path]:
-    """Return the folders of a split's pictures, by class: those in `source`, or in these."""
+    """Return the folder of a split's pictures for each class: in `source`, or one level deeper."""
     found = {normalize("NFC", folder.name): folder for folder in opening.folders(source)}
     if split not in _in_classes(source):
         return found
@@ -266,7 +271,7 @@ def _class_folders(source: Path, split: str) -> dict[str, Path]:
 
 
 def _list(source: Path, split: str) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
-    """Return pictures with the number of their class, and the classes."""
+    """Return (picture, class number) of a split, and the classes."""
     named = _class_folders(source, split)
     folders = list(named.values())
     listed = {folder: opening.listing(folder)[0] for folder in folders}

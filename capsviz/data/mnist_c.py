@@ -1,8 +1,8 @@
 """MNIST-C: MNIST under 15 corruptions (Mu & Gilmer 2019, arXiv:1906.02337), from its .npy files.
 
 https://github.com/google-research/mnist-c. The files are not downloaded: unpack mnist_c.zip in the
-data folder, so that `mnist_c/fog/test_images.npy` and `test_labels.npy` lie there, and so for every
-corruption. `identity` is MNIST itself.
+data folder. It then holds `mnist_c/fog/test_images.npy`, `mnist_c/fog/test_labels.npy`, and the
+same for every corruption. `identity` is MNIST itself.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """smallNORB: 48,600 stereo pairs of toys seen from all sides (LeCun, Huang & Bottou 2004).
 
-https://cs.nyu.edu/~ylclab/data/norb-v1.0-small. The files are not downloaded: put the six
-`smallnorb-5x...-dat.mat`, `-cat.mat` and `-info.mat` of training and testing, packed (.gz) or not,
-in the folder smallNORB of the data folder. They are no MATLAB files but a binary format.
+https://cs.nyu.edu/~ylclab/data/norb-v1.0-small. The files are not downloaded. Put the six files
+`smallnorb-5x...-dat.mat`, `-cat.mat` and `-info.mat` of training and testing, gzipped (.gz) or not,
+in the folder smallNORB of the data folder. Their format is a binary matrix, not MATLAB's.
 """
 
 import numpy as np
@@ -18,22 +18,21 @@ PREFIX = {
 }
 CLASSES = ("animal", "human", "plane", "truck", "car")
 EYES = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
-HELD_OUT = 9  # the instance of each class that validates
+HELD_OUT = 9  # the toy (instance) of each class for validation
 CHUNK = 1_000  # images at a time
 
 
 def load(split, root=None, *, eye="both", image_size=48):
     """Load 19,440 train, 4,860 validation, 24,300 test images (N, C, image_size, image_size).
 
-    Of each class, five toys are for training and five others for testing. Validation is one toy of
-    each class, number 9 of 4, 6, 7, 8, 9, with all its views. Images drawn at random would show
-    toys of the training images from nearly the same side, and overestimate the test accuracy.
+    Each class has five toys for training and five others for testing. The validation split holds
+    all views of one training toy of each class, number 9 of 4, 6, 7, 8, 9. A random validation
+    split would show the training toys from nearly the same side and overestimate test accuracy.
 
     Parameters
     ----------
     eye         "left", "right" (C = 1), or "both" as two channels (C = 2), as in the paper.
-    image_size  pixels, a divisor of 96; made smaller by averaging squares of pixels. The paper
-                takes 48.
+    image_size  pixels, a divisor of 96; squares of pixels are averaged. The paper uses 48.
     """
     if eye not in EYES:
         raise ValueError(f"eye must be one of {', '.join(EYES)}, got {eye!r}")
@@ -59,7 +58,7 @@ def load(split, root=None, *, eye="both", image_size=48):
 
 
 def _shrink(images: np.ndarray, size: int) -> np.ndarray:
-    """Reduce images (N, C, 96, 96) to (N, C, size, size): means of squares, rounded."""
+    """Downsample images (N, C, 96, 96) to (N, C, size, size) by rounded means of squares."""
     n, channels, side, _ = images.shape
     k = side // size
     squares = images.reshape(n, channels, size, k, size, k).astype(np.uint32)

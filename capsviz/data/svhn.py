@@ -4,14 +4,14 @@ from capsviz.data import search_path
 from capsviz.data._files import read, split_of
 
 IMAGE_SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
-FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data folder, is read too
+FOLDER = "SVHN"  # for downloads; the data folder itself, as torchvision has it, is read too
 
 
 def load(split, root=None, *, download=True):
     """Load 68,257 train, 5,000 validation, 26,032 test images (N, 3, 32, 32).
 
-    They are read from train_32x32.mat and test_32x32.mat, without the 531,131 "extra" images, as
-    in Sabour et al. (2017).
+    They are read from train_32x32.mat and test_32x32.mat. The 531,131 "extra" images are not used,
+    as in Sabour et al. (2017).
     """
     from torchvision.datasets import SVHN
 

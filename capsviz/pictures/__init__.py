@@ -1,4 +1,4 @@
-"""Prepare a user's own picture for a network as its training data were prepared."""
+"""Prepare a user's own picture in the same way as a network's training data."""
 
 import os
 from typing import NamedTuple
@@ -13,23 +13,23 @@ from capsviz.pictures.opening import cover, load
 from capsviz.tracing import abilities
 from capsviz.tracing.needs import require
 
-OWN = ("folder", "arrays")  # data sets that users bring
-LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
+OWN = ("folder", "arrays")  # loaders of users' own data
+LONGEST = 800  # pixels; longer pictures are downsampled to less than twice this
 
 
 class Frame(NamedTuple):
-    """How a network's images are made: from whole pictures, by padding and a centre crop."""
+    """How a network's input is made of a whole picture: size, padding and centre crop."""
 
     whole: tuple[int, int, int]  # (C, H, W)
     pad_px: int = 0  # rows and columns of zeros on each side
     crop_px: int | None = None  # side of the centre square; None: no crop
-    folders: bool = False  # the user's own data, see `opening.cover`
+    folders: bool = False  # whether it was trained on a user's own data, see `opening.cover`
     top: float = 0  # largest value of grey pictures of more than 8 bits; 0: that of their type
-    digits: bool = True  # its classes are digits, or not known
+    digits: bool = True  # whether its classes are digits or unknown
 
     @property
     def centred(self) -> bool:
-        """Return whether strokes are scaled and centred: for images like MNIST's digits."""
+        """Return whether strokes are scaled and centred, as for MNIST's digits."""
         return self.whole == (1, 28, 28) and self.digits and not self.folders
 
     def apply(self, whole: np.ndarray) -> np.ndarray:
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 def frame(model) -> Frame:
-    """Return the frame of a network, from its card or else from its image shape."""
+    """Return the frame of a network from its card, or else from its image shape."""
     able = abilities(model)
     require(model, ("images",), "a picture")
     if able.image_shape is None:
@@ -63,18 +63,19 @@ def frame(model) -> Frame:
 def open_image(
     path: str | os.PathLike[str], model: nn.Module | None = None, *, invert: str = "auto"
 ) -> Tensor:
-    """Open your own picture as a network takes it: (1, C, H, W) float32 in [0, 1].
+    """Open your own picture as input for a network: (1, C, H, W) float32 in [0, 1].
 
     Parameters
     ----------
-    path    any format that Pillow reads: a drawing, a scan, a photograph.
+    path    a drawing, scan or photograph, in any format that Pillow reads.
     model   the network that it is for; None: one for MNIST's digits, (1, 28, 28).
-    invert  "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks only.
+    invert  whether to invert grey values: "yes", "no", or "auto" to invert dark strokes on a light
+            background; for networks of grey images only.
 
     Raises
     ------
-    ValueError  for files that are not pictures, too small, too large or empty pictures, and a
-                network without a known image shape.
+    ValueError  if the file is not a picture, or too small, too large or empty, or if the network's
+                image shape is unknown.
     TypeError   for an array.
     """
     own = Frame((1, 28, 28)) if model is None else frame(model)
@@ -82,7 +83,7 @@ def open_image(
 
 
 class Prepared(NamedTuple):
-    """A picture as a network takes it, and the steps of its preparation."""
+    """A picture prepared as network input, and the steps of its preparation."""
 
     image: Tensor  # (1, C, H, W) float32 in [0, 1]
     steps: dict[str, np.ndarray]  # by name, (h, w) or (h, w, 3) in [0, 1]; the network's input last
@@ -91,14 +92,17 @@ class Prepared(NamedTuple):
 def prepare(
     path: str | os.PathLike, frame: Frame, invert: str = "auto", *, centre: bool | None = None
 ) -> Prepared:
-    """Read a picture and prepare it as a network's training data were prepared.
+    """Read a picture and prepare it in the same way as a network's training data.
 
-    For networks of digits as MNIST, see `pictures.strokes`; for networks of class folders as those
-    pictures, see `opening.cover`. For others the picture is resized to the size of the whole
-    pictures; transparent ground is black behind bright strokes and white behind dark ones.
+    Networks of digits get strokes in MNIST's style (`pictures.strokes`). Networks trained on users'
+    own data get the picture as `opening.cover` makes it. For others it is resized to `frame.whole`;
+    a transparent background becomes black behind bright strokes and white behind dark ones.
 
-    `invert` is that of `open_image`; "auto" leaves pictures for class folders. `centre` says
-    whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
+    Parameters
+    ----------
+    invert  as for `open_image`; "auto" never inverts for networks trained on users' own data.
+    centre  whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
+
     ValueError for files that are not pictures, and too small, too large or empty ones.
     """
     channels, height, width = frame.whole
@@ -107,12 +111,12 @@ def prepare(
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
     if channels == 3 and (invert == "yes" or centre):
         raise ValueError("invert and centre are for networks of grey images: leave them out")
-    of_folders = frame.folders and not (centre and channels == 1)
-    longest = None if of_folders else LONGEST
-    pixels = load(path, longest, alike=of_folders, top=frame.top)
+    as_folders = frame.folders and not (centre and channels == 1)
+    longest = None if as_folders else LONGEST
+    pixels = load(path, longest, alike=as_folders, top=frame.top)
     try:
-        if of_folders:
-            steps = _of_folders(pixels, cover(pixels, size, channels), invert)
+        if as_folders:
+            steps = _folder_steps(pixels, cover(pixels, size, channels), invert)
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
@@ -130,10 +134,10 @@ def prepare(
     return Prepared(image[None].clamp(0, 1), steps)
 
 
-def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.ndarray]:
-    """Return the steps to the result of `cover`, (C, H, W) uint8."""
-    planes = own.permute(1, 2, 0).numpy() / np.float32(255)
-    if len(own) == 3:
+def _folder_steps(pixels: np.ndarray, covered: Tensor, invert: str) -> dict[str, np.ndarray]:
+    """Return the steps of `prepare` for `covered`, the result of `cover` (C, H, W) uint8."""
+    planes = covered.permute(1, 2, 0).numpy() / np.float32(255)
+    if len(covered) == 3:
         return {"original": pixels, "input": planes}
     grey, plane = strokes.to_grey(pixels), planes[..., 0]
     if invert == "auto" or not strokes.is_dark_on_light(grey, invert):

@@ -1,4 +1,4 @@
-"""Find pictures, and read any of them: upright, on an opaque ground, in [0, 1]."""
+"""Find picture files, and read them upright, on an opaque background, in [0, 1]."""
 
 import difflib
 import os
@@ -17,55 +17,55 @@ from PIL import Image, ImageFile, ImageOps
 from torch import Tensor
 
 SMALLEST = 4  # pixels on each side
-PHOTOMETRIC = 262  # of TIFF: what 0 means, which Pillow heeds in 8 bits alone
+PHOTOMETRIC = 262  # TIFF tag: whether 0 is white; Pillow heeds it for 8 bits only
 LARGEST = 50_000_000  # pixels in all
-DARK = 64  # of 255: a set without brighter pixels lies far below its range
-BYTE = 255  # what Pillow's pixels of 8 bits are divided by
+DARK = 64  # of 255: if no pixel of a set is as bright, its range is probably wrong
+BYTE = 255  # largest value of 8 bits
 MASK = re.compile(r"(.+)[\W_](?:masks?|segmentation|groundtruth)(?:[\W_]*\d+)?", re.I)
-HIDDEN = (".", "__MACOSX")  # names that begin so are ignored
-STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow knows and cannot read
-HINTS = {  # about endings that are left out
+HIDDEN = (".", "__MACOSX")  # files and folders with these prefixes are ignored
+STUBS = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF"}  # formats that Pillow recognises but cannot read
+HINTS = {  # for suffixes that are not read
     frozenset({".heic", ".heif"}): "to read .heic: pip install pillow-heif",
     frozenset({".dcm", ".dicom"}): "convert DICOM to PNG or TIFF, for example by pydicom",
 }
 
 
 def natural(name: str) -> tuple:
-    """Return the key that sorts names by the numbers in them, 2 before 11, in any Unicode form."""
+    """Return a key for natural sorting (2 before 11), the same for all Unicode forms of a name."""
     parts = re.split(r"(\d+)", normalize("NFC", name))
     return [int(part) if part.isdecimal() else part for part in parts], name
 
 
 def folders(root: Path) -> list[Path]:
-    """Return the folders in a folder that are not hidden, sorted by name, numbers by value."""
+    """Return the folders in a folder that are not hidden, in natural order."""
     found = [p for p in root.iterdir() if p.is_dir() and not p.name.startswith(HIDDEN)]
     return sorted(found, key=lambda path: natural(path.name))
 
 
 def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
-    """Return the pictures in a folder, by their endings, and its other files by ending.
+    """Return the picture files in a folder, and the number of other files by suffix.
 
-    Hidden files and folders count as "hidden", masks of pictures beside them (x_mask.png of x.png)
-    as "mask"; a folder that links lead to twice is read once. The order is that of torchvision's
-    ImageFolder. `below` says whether to read the folders in it, too. OSError for a folder that
-    cannot be read.
+    Files count as pictures by their suffix. Hidden files and folders count as "hidden", and masks
+    beside their pictures (x_mask.png of x.png) as "mask". With `below`, subfolders are read, too; a
+    folder that several links lead to is read once. The order is that of torchvision's ImageFolder.
+    OSError for a folder that cannot be read.
     """
     pictures: list[Path] = []
     others: Counter[str] = Counter()
     known = set()
-    for place, inner, files in os.walk(root, followlinks=True, onerror=_refuse):
-        known.add(os.path.realpath(place))
+    for folder, inner, files in os.walk(root, followlinks=True, onerror=_raise):
+        known.add(os.path.realpath(folder))
         others["hidden"] += sum(name.startswith(HIDDEN) for name in (*inner, *files))
         inner[:] = [
             name
             for name in inner
             if below
             and not name.startswith(HIDDEN)
-            and os.path.realpath(os.path.join(place, name)) not in known
+            and os.path.realpath(os.path.join(folder, name)) not in known
         ]
         for name in (name for name in files if not name.startswith(HIDDEN)):
             if (ending := Path(name).suffix.lower()) in _endings():
-                pictures.append(Path(place, name))
+                pictures.append(Path(folder, name))
             else:
                 others[ending] += 1
     stems = {path.with_suffix("") for path in pictures}
@@ -80,7 +80,7 @@ def listing(root: Path, *, below: bool = True) -> tuple[list[Path], Counter]:
 
 
 def absent(path) -> str:
-    """Return that a path is not there, and what its name may be meant for."""
+    """Return a text that a path does not exist, with a similar name if there is one."""
     place = Path(path).expanduser()
     others = {p.name: p for p in place.parent.iterdir()} if place.parent.is_dir() else {}
     for name in difflib.get_close_matches(place.name, others, 1):
@@ -89,7 +89,7 @@ def absent(path) -> str:
     return "is not there"
 
 
-def _refuse(error: OSError) -> None:
+def _raise(error: OSError) -> None:
     raise error
 
 
@@ -99,13 +99,13 @@ def _endings() -> frozenset[str]:
         from pillow_heif import register_heif_opener
 
         register_heif_opener()
-    known = Image.registered_extensions()  # among them PDF, which Pillow can only write
+    known = Image.registered_extensions()  # includes PDF, which Pillow can only write
     readable = set(Image.OPEN) - STUBS
     return frozenset(ending for ending, kind in known.items() if kind in readable)
 
 
 def in_words(others: Counter) -> str:
-    """Return how many files are not pictures, by ending, and how many are hidden; "" for none."""
+    """Return a text with the numbers of other files, from `listing`; "" if there are none."""
     kinds = {ending: n for ending, n in others.most_common() if ending not in ("hidden", "mask")}
     texts = []
     if kinds:
@@ -121,17 +121,17 @@ def in_words(others: Counter) -> str:
 
 
 class Kind(NamedTuple):
-    """What the header of a picture file says."""
+    """Properties of a picture file, from its header."""
 
     name: str  # format, colours and depth
     size: tuple[int, int]  # width and height in pixels
     bits: int  # of a value in the file
-    over: int  # what values are divided by: BYTE, 65,535 of whole numbers, 1 of fractions
+    over: int  # divisor of the values: BYTE for 8 bits, 65,535 for larger integers, 1 for floats
     pages: int
 
 
 def kinds(files: Iterable) -> list[Kind]:
-    """Return what the headers of picture files say, without those that cannot be read."""
+    """Read the headers of picture files; those that cannot be read are skipped."""
     found = []
     for path in files:
         with suppress(Exception), Image.open(path) as file:  # decoders raise anything
@@ -145,7 +145,7 @@ def kinds(files: Iterable) -> list[Kind]:
 
 
 def described(kinds: Sequence[Kind]) -> list[str]:
-    """Return one line about picture files, none for none: formats, depths and sizes."""
+    """Return one line with formats, depths and sizes of picture files; [] if there are none."""
     if not kinds:
         return []
     counts = Counter(one.name for one in kinds).most_common()
@@ -155,7 +155,7 @@ def described(kinds: Sequence[Kind]) -> list[str]:
 
 
 def doubts(kinds: Sequence[Kind], top: float = 0, *, alike: bool = True) -> list[str]:
-    """Return what is odd about picture files, a line each; the others are as for `load`."""
+    """Return warnings about picture files; `top` and `alike` are as for `load`."""
     lines = []
     named = top and any(one.over == BYTE for one in kinds)
     if named or (alike and len({one.over for one in kinds}) > 1):
@@ -175,17 +175,17 @@ def doubts(kinds: Sequence[Kind], top: float = 0, *, alike: bool = True) -> list
 
 
 def _stored(file: ImageFile.ImageFile) -> str:
-    """Return the mode of a picture and the format of its pixels in the file, as "RGB;16B"."""
+    """Return a picture's mode and the format of its pixels in the file, e.g. "RGB RGB;16B"."""
     formats = file.tile[0][3] if file.tile else ()
     parts = formats if isinstance(formats, tuple) else (formats,)
     return " ".join([file.mode, *(part for part in parts if isinstance(part, str))])
 
 
 def too_dark(brightest: int, largest: float = 0) -> str | None:
-    """Return one line if the brightest pixel of a set, of 255, lies far below its range.
+    """Return a warning if the brightest pixel of a set, of 255, lies far below the range.
 
-    It advises the `largest` value of arrays as the range; for 0 that of 16-bit files, or to scale
-    those that no range is for: pictures of 8 bits, and tensors given to `Dataset`.
+    It proposes the `largest` value of arrays as the range. If that is 0 (unknown), it proposes one
+    for 16-bit files, and to scale data without a range: 8-bit pictures, and tensors for `Dataset`.
     """
     if not 0 < brightest < DARK:
         return None
@@ -202,20 +202,20 @@ def too_dark(brightest: int, largest: float = 0) -> str | None:
 
 
 def load(path, longest: int | None = None, *, alike: bool = False, top: float = 0) -> np.ndarray:
-    """Read a picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque ground.
+    """Read a picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque background.
 
     Parameters
     ----------
-    path     of a file, or an open one.
-    longest  a picture with a longer side of at least twice as many pixels is averaged down, to at
-             least this; None: never.
-    alike    treat all pictures of a set the same way: transparent ground is white, integers of more
-             than 8 bits are divided by 65,535, and floats are unchanged. False: ground and scale
-             are chosen by the picture.
-    top      the largest value of grey pictures of more than 8 bits; 0: as `alike` says.
+    path     path of a file, or an open file.
+    longest  if the longer side has at least twice as many pixels, the picture is downsampled by a
+             whole number, to at least this; None: never.
+    alike    treat all pictures of a set the same way: a transparent background becomes white,
+             integers of more than 8 bits are divided by 65,535, and floats are unchanged. False:
+             choose background and scale by the picture.
+    top      largest value of grey pictures of more than 8 bits; 0: see `alike`.
 
-    ValueError for files that are not pictures, too few or too many pixels, signed values, and
-    larger ones than `top`; TypeError for arrays.
+    ValueError for files that are not pictures, too few or too many pixels, and values below 0 or
+    above `top`; TypeError for arrays.
     """
     if not (isinstance(path, str | os.PathLike) or hasattr(path, "read")):
         raise TypeError(f"expected the path of a picture file, got {type(path).__name__}")
@@ -231,12 +231,12 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
                 if longest is not None:
                     file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(file)
-                negative = getattr(file, "tag_v2", {}).get(PHOTOMETRIC) == 0  # 0 is white
+                white_is_zero = getattr(file, "tag_v2", {}).get(PHOTOMETRIC) == 0
                 if picture.mode.startswith(("I", "F")):
                     values = np.asarray(picture, dtype=np.float32)
                     of_mode = 65535 if picture.mode.startswith("I") else 1
                     values = _unit(values, top or (of_mode if alike else 0))
-                    values = 1 - values if negative else values
+                    values = 1 - values if white_is_zero else values
                     values = np.asarray(_shorten(Image.fromarray(values), longest))
                     return np.repeat(values[..., None], 3, 2).clip(0, 1)
                 picture = _shorten(picture.convert("RGBA"), longest)
@@ -247,13 +247,13 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
         what = _what(path, error)
         raise ValueError(f"'{path}' is not a picture that can be read ({what})") from error
     colour, alpha = rgba[..., :3], rgba[..., 3:]
-    # bright ink would vanish on white
+    # bright strokes would vanish on white
     bright = not alike and (colour * alpha).sum() > 0.5 * 3 * alpha.sum()
     return colour * alpha + (1 - alpha) * (not bright)
 
 
 def height_and_width(size) -> tuple[int, int]:
-    """Return (H, W) in pixels of `image_size`, one side of a square or both; else ValueError."""
+    """Return (H, W) in pixels of an `image_size`, which is the side of a square or (H, W)."""
     sides = tuple(size) if isinstance(size, Sequence) else (size, size)
     if len(sides) != 2 or not all(isinstance(one, int) and one > 0 for one in sides):
         raise ValueError(f"image_size must be pixels, as 32 or [48, 64] (H, W), got {size}")
@@ -261,7 +261,7 @@ def height_and_width(size) -> tuple[int, int]:
 
 
 def cover(pixels: np.ndarray, size, channels: int) -> Tensor:
-    """Resize a picture (h, w, 3) until it covers `size` and crop the centre, as class folders do.
+    """Resize a picture (h, w, 3) until it covers `size` and crop the centre, as for class folders.
 
     The picture is that of `load(path, alike=True)`; the result is (C, H, W) uint8, with 1 channel
     for grey or 3 for colour. `size` is that of `height_and_width`.
@@ -274,7 +274,7 @@ def cover(pixels: np.ndarray, size, channels: int) -> Tensor:
 
 
 def covering(picture, own: tuple[int, int], size):
-    """Resize a picture of PIL, or images (N, C, h, w), of `own` (h, w), and crop the centre."""
+    """Resize a PIL image, or images (N, C, h, w), from `own` (h, w) to cover `size`, and crop."""
     from torchvision.transforms import functional
 
     (height, width), (h, w) = height_and_width(size), own
@@ -285,7 +285,7 @@ def covering(picture, own: tuple[int, int], size):
 
 
 def _what(path, error: Exception) -> str:
-    """Return that a file is DICOM, or else the error."""
+    """Return why a file cannot be read: because it is DICOM, or else the error."""
     with suppress(Exception), open(path, "rb") as file:
         if file.read(132)[128:] == b"DICM":
             return "it is DICOM: convert it to PNG or TIFF, for example by pydicom"
@@ -293,7 +293,7 @@ def _what(path, error: Exception) -> str:
 
 
 def _unit(values: np.ndarray, top: float) -> np.ndarray:
-    """Return grey values in [0, 1], divided by `top`, or for 0 by the largest of their depth."""
+    """Divide grey values by `top`; 0: by the largest value of the smallest depth that fits."""
     low, high = float(values.min()), float(values.max())
     if not np.isfinite(values).all():
         raise ValueError("it holds values that are not numbers")
@@ -314,6 +314,6 @@ def _unit(values: np.ndarray, top: float) -> np.ndarray:
 
 
 def _shorten(picture: Image.Image, longest: int | None) -> Image.Image:
-    """Average down by a whole number, to less than twice `longest` pixels."""
+    """Downsample by a whole number, to less than twice `longest` pixels."""
     by = 1 if longest is None else max(picture.size) // longest
     return picture.reduce(by) if by > 1 else picture

@@ -1,4 +1,4 @@
-"""Predict the classes of a user's pictures, and whether they are unlike the training data."""
+"""Predict the classes of a user's pictures, and flag pictures unlike the training data."""
 
 import glob
 from collections import Counter
@@ -17,16 +17,16 @@ from capsviz.tracing import abilities, images_at_a_time, scores, trace
 from capsviz.tracing.outputs import distance as distance_of
 
 BATCH = 64  # pictures at a time, at most
-STEP_PX = 200  # longest side of the steps as they are drawn
+STEP_PX = 200  # longest side of a preparation step in a figure
 
 
 class Prediction(NamedTuple):
     """The prediction for one image."""
 
-    classes: list[str]  # names, that of the longest capsule first
-    lengths: list[float]  # of their capsules; probabilities, for a network without capsules
-    sse: float | None  # to the winning capsule's reconstruction; None without a decoder
-    unlike: bool | None  # outside the limits of 95 % of validation images; None: not known
+    classes: list[str]  # names, the longest capsule's first
+    lengths: list[float]  # of their capsules; probabilities for a network without capsules
+    sse: float | None  # error of the winning capsule's reconstruction; None without a decoder
+    unlike: bool | None  # outside the limits of 95 % of validation images; None: unknown
     reasons: list[str] = []  # of `detection.REASONS`
 
 
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     path: Path
     prediction: Prediction
     steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction, downsized
-    pieces: int | None = None  # unconnected pieces of stroke; None if strokes are not looked for
+    pieces: int | None = None  # number of unconnected strokes; None if strokes were not separated
 
 
 def predict(
@@ -44,9 +44,11 @@ def predict(
 ) -> tuple[list[Prediction], Tensor | None]:
     """Predict classes, lengths and reconstruction errors of images (N, C, H, W) in [0, 1].
 
-    The `top` of `classes` are named for each image. An image outside of the `limits` is unlike the
-    training data; None: not known. Returns N predictions, and the winning capsules' reconstructions
-    (N, C, H, W), None without a decoder. NotFiniteError for infinite or NaN lengths.
+    A prediction names the `top` classes of an image. An image outside the `limits` is flagged as
+    unlike the training data.
+
+    Returns N predictions, and the winning capsules' reconstructions (N, C, H, W), or None without
+    a decoder. NotFiniteError for infinite or NaN lengths.
     """
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
@@ -78,10 +80,10 @@ def of_files(
     top_value: float | None = None,
     failed: Callable[[str], None],
 ) -> Iterator[Reading]:
-    """Predict picture files with a network that has a card, in their order, in batches.
+    """Yield predictions for picture files in order, in batches, from a network with a card.
 
     `top` and `limits` are those of `predict`, `invert` and `centre` those of `pictures.prepare`.
-    `top_value` is the largest value of pictures of more than 8 bits, None for that of the training
+    `top_value` is the largest value of pictures of more than 8 bits; None: that of the training
     data. `failed` is called with one line for each file that cannot be read.
     """
     frame = pictures.frame(model)
@@ -114,12 +116,13 @@ def _batch(model, waiting, classes, top, limits) -> Iterator[Reading]:
 
 
 def find(names: Sequence[str]) -> tuple[list[Path], list[str], Counter]:
-    """Return the files of the paths, folders and patterns that a user named, and what is left out.
-
-    That is names without a picture, and other files in folders, by ending.
+    """Find the files for the paths, folders and glob patterns that a user named.
 
     A folder stands for all pictures in it and below, see `opening.listing`. A pattern (`*`, `?`,
-    `[...]`, `**` for any depth) stands for the files and folders that match. Each file comes once.
+    `[...]`, `**` for any depth) stands for all matching files and folders.
+
+    Returns the files without duplicates, the names without a picture, and the numbers of other
+    files in the folders, by suffix.
     """
     files: dict[Path, None] = {}  # in order, each once
     nothing, others = [], Counter[str]()

@@ -1,8 +1,8 @@
-"""Strokes of a drawing or photograph, brought to the style of MNIST: bright on black, centred.
+"""Bring the strokes of a drawing or photograph to the style of MNIST: bright on black, centred.
 
 MNIST's digits were scaled into a box of 20 x 20 pixels, keeping their shape, and put into 28 x 28
-with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/exdb/mnist). Before
-that the strokes are found, on paper that may be lit unevenly.
+with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/exdb/mnist). The
+strokes are first separated from the paper, which may be lit unevenly.
 """
 
 import numpy as np
@@ -12,29 +12,29 @@ from PIL import Image
 from capsviz.discovery import require_known
 
 BOX = 20 / 28  # longer side of the strokes, as a share of the shorter side of the output
-WORKING = 400  # pixels: longer pictures are averaged down to this before strokes are found
+WORKING = 400  # pixels: longer pictures are downsampled to this before strokes are found
 FINEST = 1.7  # pixels of the output: thinner strokes are thickened to this
 INVERT = ("auto", "yes", "no")
 CONTRAST = 0.15  # least contrast of strokes
-FINE = 100  # pixels: in pictures of this length or more, single pixels are noise
-PAPER = 1 / 3  # of the longer side: a patch this wide shows some paper
-EVEN = 0.15  # of the picture's range: largest interquartile range of an evenly lit border
-FULL = 0.5  # of full strokes: least brightness of a piece
-SPECK = 0.03  # of the largest piece: smaller pieces are dirt
-INSIDE = 0.2  # of the largest piece: least size inside to drop pieces at the border
-SHEET = 0.15  # of the picture: least area of a sheet of paper on a table
-AROUND = 0.75  # of the border of its box: least share of the sheet
-MARGIN = 0.05  # of its box: cut off on each side of such a sheet
+FINE = 100  # pixels: in pictures of this length or more, single pixels count as noise
+PAPER = 1 / 3  # width of a window that always shows some paper, as a share of the longer side
+EVEN = 0.15  # largest interquartile range of an evenly lit border, as a share of the range
+FULL = 0.5  # least brightness of a piece of stroke
+SPECK = 0.03  # pieces smaller than this share of the largest piece are dirt
+INSIDE = 0.2  # pieces at the border are dropped if one inside has this share of the largest
+SHEET = 0.15  # least area of a sheet of paper on a table, as a share of the picture
+AROUND = 0.75  # least share of the border of its box that belongs to the sheet
+MARGIN = 0.05  # share of its box that is cut off on each side of a sheet
 
 
 def mnist_style(
     image: np.ndarray, *, invert: str = "auto", size: tuple[int, int] = (28, 28)
 ) -> dict[str, np.ndarray]:
-    """Prepare a drawing, scan or photograph as MNIST's digits were prepared.
+    """Prepare a drawing, scan or photograph in the same way as MNIST's digits.
 
-    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image,
-    (h, w) or (h, w, 3) in [0, 1] or uint8, that has `size` (H, W) is not scaled or centred.
-    `invert` is that of `is_dark_on_light`.
+    The image is (h, w) or (h, w, 3), in [0, 1] or uint8. Strokes are separated from the paper, dirt
+    is removed, and thin strokes are thickened. An image that already has `size` (H, W) is only made
+    bright on black. `invert` is that of `is_dark_on_light`.
 
     Returns the steps, float32 in [0, 1]: `grey`; `inverted`, with bright strokes; `ink`, strokes
     without background, downsized if large; `cropped`, the box around them; and `input` (H, W).
@@ -64,7 +64,7 @@ def mnist_style(
 def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
     """Thicken bright strokes (h, w) on black to `FINEST` pixels in a box of `box` pixels.
 
-    A pen on paper is finer, for its size, than the strokes of MNIST.
+    Strokes of a pen are thinner, relative to the digit, than those of MNIST.
     """
     scale = max(strokes.shape) / box
     depth = scipy.ndimage.distance_transform_edt(np.pad(strokes > 0.5, 1))
@@ -78,7 +78,7 @@ def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
 
 
 def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale bright strokes (h, w) on black to the box, and centre them by mass: (H, W) float32."""
+    """Scale bright strokes (h, w) on black to the box, and centre their mass: (H, W) float32."""
     factor = BOX * min(size) / max(strokes.shape)
     height, width = (max(1, round(side * factor)) for side in strokes.shape)
     small = np.asarray(Image.fromarray(strokes).resize((width, height), Image.Resampling.BOX))
@@ -107,7 +107,7 @@ def to_grey(image: np.ndarray) -> np.ndarray:
 
 
 def average(grey: np.ndarray, longest: int) -> np.ndarray:
-    """Average a picture (h, w) or (h, w, C) down to at most `longest` pixels a side."""
+    """Downsample a picture (h, w) or (h, w, C) to at most `longest` pixels a side, by averages."""
     if grey.ndim == 3:
         return np.stack([average(channel, longest) for channel in np.moveaxis(grey, 2, 0)], 2)
     factor = longest / max(grey.shape)
@@ -118,11 +118,11 @@ def average(grey: np.ndarray, longest: int) -> np.ndarray:
 
 
 def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
-    """Return whether the strokes of a picture (h, w) in [0, 1] are darker than the ground.
+    """Return whether the strokes of a picture (h, w) in [0, 1] are darker than the background.
 
     `invert` is "yes", "no", or "auto" to find out. If the border is evenly lit, its brightness
-    decides; else the skewness of the difference to the local median, as strokes cover less area
-    than paper.
+    decides. Otherwise the skewness of the difference to the local median decides, because strokes
+    cover less area than paper.
     """
     require_known("inversion", invert, INVERT)
     if invert != "auto":
@@ -139,7 +139,7 @@ def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
 def find_sheet(grey: np.ndarray) -> tuple[slice, slice] | None:
     """Return rows and columns of a light sheet with dark strokes on a dark table, or None.
 
-    The sheet is the largest light piece of a picture (h, w), and surrounds its content.
+    The sheet is the largest light piece of the picture (h, w); it must surround its content.
     """
     labels, _ = scipy.ndimage.label(grey > otsu(grey))
     largest = int(np.bincount(labels.ravel())[1:].argmax())
@@ -159,10 +159,11 @@ def _shrink(side: slice) -> slice:
 
 
 def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Separate bright strokes (h, w) from any ground: strokes (h, w) in [0, 1], and their mask.
+    """Separate bright strokes (h, w) from the background: strokes (h, w) in [0, 1], and their mask.
 
-    The difference to the ground is cut at Otsu's threshold: half of the threshold is mapped to 0,
-    the median above it to 1. ValueError if nothing is brighter than its surroundings.
+    The mask is where the difference to the background is above Otsu's threshold. In the strokes,
+    half of the threshold is mapped to 0, and the median of the mask to 1. ValueError if nothing is
+    brighter than its surroundings.
     """
     above = stands_out(bright)
     if above.max() < CONTRAST:
@@ -176,19 +177,19 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stands_out(bright: np.ndarray) -> np.ndarray:
-    """Return each pixel's (h, w) difference to its ground, which is a wide grey opening."""
+    """Return each pixel's difference (h, w) to the background, a wide grey opening."""
     smooth = (
         scipy.ndimage.median_filter(bright, 3, mode="nearest")
         if max(bright.shape) >= FINE
         else bright
     )
     side = max(5, round(PAPER * max(bright.shape)))
-    around = np.pad(smooth, side, mode="reflect", reflect_type="odd")  # light goes on as it changes
+    around = np.pad(smooth, side, mode="reflect", reflect_type="odd")  # continues light gradients
     return smooth - scipy.ndimage.grey_opening(around, (side, side))[side:-side, side:-side]
 
 
 def otsu(values: np.ndarray, bins: int = 256) -> float:
-    """Return the threshold with the least variance within both sides (Otsu 1979)."""
+    """Return the threshold that minimises the variance within both classes (Otsu 1979)."""
     counts, edges = np.histogram(values, bins)
     middles = (edges[:-1] + edges[1:]) / 2
     below = counts.cumsum()[:-1]
@@ -199,7 +200,7 @@ def otsu(values: np.ndarray, bins: int = 256) -> float:
 
 
 def _without_dirt(mask: np.ndarray) -> np.ndarray:
-    """Keep large pieces, and only those off the border if one of them is large enough."""
+    """Drop small pieces, and pieces at the border if a piece inside is large enough."""
     labels, _ = scipy.ndimage.label(mask, np.ones((3, 3)))
     areas = np.bincount(labels.ravel())
     areas[0] = 0

@@ -1,1 +1,1 @@
-"""From a recipe to a checkpoint: data, loop, history, evaluation."""
+"""Train a network from a recipe to a checkpoint: data, loop, history, evaluation."""

@@ -1,4 +1,4 @@
-"""The files of a trained network: weights, their card and, of a run, the recipe."""
+"""Write the files of a trained network: weights, card, and the recipe of a run."""
 
 import copy
 import os
@@ -26,28 +26,32 @@ from capsviz.training.recipe import Recipe, differing, resolve_precision, to_tom
 from capsviz.training.thresholds import thresholds
 from capsviz.wrapping.environment import as_written
 
-HALF_MAY_COST = 0.0005  # of validation accuracy, for weights of half the size
+MAX_HALF_LOSS = 0.0005  # of validation accuracy, for storing weights in float16
 
 
 def save(
     model: nn.Module, path: str | os.PathLike, dataset: Dataset, *, options: Mapping | None = None
 ) -> Path:
-    """Save a network that you trained: `capsviz.load` and every `--checkpoint` open it again.
+    """Save a network that you trained, for `capsviz.load` and `--checkpoint`.
 
     Parameters
     ----------
     model    a `CapsNet`, or another network of `capsviz.nn.models`. For a module of your own, save
              the `state_dict` by torch and use `--network FILE.py:FUNCTION --weights FILE`.
-    path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
-             in JSON is written beside the weights, whose path is returned. Files are overwritten.
+    path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A JSON
+             card is written beside the weights. Existing files are overwritten.
     dataset  the network's training data; name, classes and image shape are saved.
-    options  with which commands load the data set, {"image_size": 32} or {"pad_px": 2}; None: those
-             that `capsviz.data.load` was given.
+    options  options with which commands load the data set, e.g. {"image_size": 32} or
+             {"pad_px": 2}; None: those given to `capsviz.data.load`.
+
+    Returns
+    -------
+    The path of the weights.
 
     Raises
     ------
-    ValueError  for a network that is not capsviz's, is for other images or classes, or whose
-                weights have other names, as with `weight_norm`.
+    ValueError  if the network is not capsviz's, does not fit the images or classes, or has weights
+                with other names, e.g. because of `weight_norm`.
     """
     model = as_written(model)
     kind, name, config = type(model).__name__, models.name_for(model), abilities(model).config
@@ -89,31 +93,32 @@ def save(
 
 
 def stored(path: Path, recipe: Recipe, splits) -> dict | None:
-    """Return the card of a run that ended with all its files, else None."""
+    """Return the card of a finished run of this recipe on these splits, else None."""
     try:
         card = checkpoint.read_card(path)
-        whole = card["weights"].get("sha256") == checkpoint.sha256(path)
+        complete = card["weights"].get("sha256") == checkpoint.sha256(path)
     except (FileNotFoundError, ValueError):  # the run was killed while it wrote them
         return None
-    whole = whole and "results" in card and path.with_suffix(".toml").is_file()
-    whole = whole and not models.changed(card["model"])
+    complete = complete and "results" in card and path.with_suffix(".toml").is_file()
+    complete = complete and not models.changed(card["model"])
     same = card["dataset"].get("images") == {k: part.digest for k, part in splits.items()}
-    return card if whole and same and not differing(card.get("recipe", {}), recipe) else None
+    return card if complete and same and not differing(card.get("recipe", {}), recipe) else None
 
 
 def store(
     path: Path, model: nn.Module, recipe: Recipe, splits, history, device, *, processes: int = 1
 ) -> dict:
-    """Write weights, card and recipe; in float16 unless that costs much validation accuracy.
+    """Write weights, card and recipe, and return the card.
 
-    The results in the card are those of the weights as they are stored.
+    Weights are stored in float16 unless that costs more than `MAX_HALF_LOSS`. The results in the
+    card are those of the stored weights.
     """
     test, validation = splits["test"], splits["validation"]
     validated, dtype = evaluate(model, validation), None
     half = copy.deepcopy(model).half().float()
-    with suppress(NotFiniteError):  # from numbers too large for float16
+    with suppress(NotFiniteError):  # some weights are too large for float16
         rounded = evaluate(half, validation)
-        if rounded.accuracy >= validated.accuracy - HALF_MAY_COST:
+        if rounded.accuracy >= validated.accuracy - MAX_HALF_LOSS:
             model, validated, dtype = half, rounded, torch.float16
     training = {
         "images": len(splits["train"].first(recipe.limit)),
@@ -136,7 +141,7 @@ def store(
 
 
 def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict:
-    """Return the card of a run before its evaluation."""
+    """Return the card of a run without results and thresholds."""
     return {
         "name": path.stem,
         "dataset": {
@@ -151,7 +156,7 @@ def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict
 
 
 def rows(card: Mapping) -> list[tuple[str, str]]:
-    """Return the rows of a network's card; a network without a full card has fewer rows."""
+    """Return the (name, value) rows of the table about a network; unknown values are left out."""
     model, training = card.get("model", {}), card.get("training", {})
     settings, test = model.get("config", {}), card.get("results", {}).get("test", {})
     routing = accuracy = None

@@ -1,9 +1,9 @@
-"""One run on several GPUs or hosts: `torchrun --nproc-per-node=N -m capsviz train ...`.
+"""Train one run on several GPUs or hosts: `torchrun --nproc-per-node=N -m capsviz train ...`.
 
-This uses PyTorch's distributed engine through Accelerate. Every process draws the same batches and
-computes its share of each; gradients are averaged, so all processes have the same weights. The
-first process alone reads the state of a run, evaluates, decides and writes, so that hosts need no
-common folder. Each host needs the data.
+This uses PyTorch's distributed package through Accelerate. Every process draws the same batches and
+computes its share of each. Gradients are averaged, so all processes have the same weights. Only the
+first process reads the state of a run, evaluates, decides and writes, so hosts need no common
+folder. Each host needs the data.
 """
 
 import copy
@@ -20,7 +20,7 @@ from capsviz import discovery
 
 
 class Team:
-    """The processes of a run: here a single one."""
+    """The processes of a run; this base class is a single one."""
 
     rank, size = 0, 1  # number of this process, from 0; number of processes
 
@@ -30,15 +30,15 @@ class Team:
         return self.rank == 0
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """Return a module to call in the network's place, which averages gradients."""
+        """Return a module to call instead of the network, which averages gradients."""
         return model
 
     def share(self, batch: Tensor) -> tuple[Tensor, float]:
-        """Return this process's share of a batch (B,), and its mean loss's weight in the sum."""
+        """Return this process's share of a batch (B,), and the weight of its mean loss."""
         return batch, 1.0
 
     def alone(self, prepared: nn.Module):
-        """Return a context for a backward pass without an exchange of gradients."""
+        """Return a context for a backward pass that does not exchange gradients."""
         return nullcontext()
 
     def sum(self, value: Tensor) -> Tensor:
@@ -46,18 +46,18 @@ class Team:
         return value
 
     def agree(self, value):
-        """Return the first process's value in all of them; anything that can be pickled."""
+        """Return the first process's value, which must be picklable, in all processes."""
         return value
 
     def in_turn(self, load: Callable):
-        """Return `load()`, called by one process of each host first, as it may download something.
+        """Return `load()`; one process of each host calls it first, as it may download files.
 
         An error in one process is raised in all.
         """
         return load()
 
 
-class _Several(Team):
+class _Processes(Team):
     def __init__(self, accelerator):
         self.accelerator = accelerator
         self.rank, self.size = accelerator.process_index, accelerator.num_processes
@@ -65,7 +65,7 @@ class _Several(Team):
     def prepare(self, model):
         from accelerate import DistributedDataParallelKwargs
 
-        if has_unused_weights(model):  # PyTorch warns if the option is set without need
+        if has_unused_weights(model):  # otherwise PyTorch warns about the option
             self.accelerator.ddp_handler = DistributedDataParallelKwargs(
                 find_unused_parameters=True
             )
@@ -73,7 +73,7 @@ class _Several(Team):
 
     def share(self, batch):
         mine = batch[self.rank :: self.size]
-        if len(mine) == 0:  # every process must take part in each step
+        if len(mine) == 0:  # every process must take part in each step: weight 0
             return batch[:1], 0.0
         return mine, self.size * len(mine) / len(batch)
 
@@ -109,9 +109,9 @@ class _Several(Team):
 
 @contextmanager
 def team(device: torch.device):
-    """Within this context, yield the team of this run and the device of this process.
+    """Yield the team of this run and the device of this process.
 
-    With several GPUs each process gets its own. ValueError for a WORLD_SIZE that is not a number,
+    With several GPUs, each process gets its own. ValueError for a WORLD_SIZE that is not a number,
     ConnectionError if another process of the run ends early.
     """
     count = os.environ.get("WORLD_SIZE", "1")
@@ -124,30 +124,30 @@ def team(device: torch.device):
         from accelerate import Accelerator
     except ImportError as error:
         raise ImportError(discovery.needs("a run of several processes", "accelerate")) from error
-    several = _Several(Accelerator(cpu=device.type == "cpu", mixed_precision="no"))
+    accelerator = Accelerator(cpu=device.type == "cpu", mixed_precision="no")
     try:
-        yield several, several.accelerator.device
-        several.accelerator.wait_for_everyone()
+        yield _Processes(accelerator), accelerator.device
+        accelerator.wait_for_everyone()
     except (RuntimeError, torch.distributed.DistError) as error:
-        if not _lost(error):
+        if not _lost_connection(error):
             raise
         raise ConnectionError(
             "another process of this run ended: finished epochs are kept, go on with --resume"
         ) from error
-    several.accelerator.end_training()
+    accelerator.end_training()
 
 
 def has_unused_weights(model: nn.Module) -> bool:
-    """Return whether some weights get no gradient, as those of poses that nothing uses."""
-    network: Any = copy.deepcopy(model).cpu().eval()  # dropout would use random numbers
+    """Return whether some weights get no gradient, e.g. weights of unused poses."""
+    network: Any = copy.deepcopy(model).cpu().eval()  # eval: dropout would use random numbers
     images = torch.zeros(2, *network.config["image_shape"])
     labels = torch.zeros(2, dtype=torch.long)
     network.objective(network(images), images, labels).loss.backward()
     return any(weight.grad is None for weight in network.parameters() if weight.requires_grad)
 
 
-def _lost(error: Exception) -> bool:
-    """Return whether an error of PyTorch's engine means that another process ended."""
+def _lost_connection(error: Exception) -> bool:
+    """Return whether an error of PyTorch's distributed package means that a process ended."""
     text = str(error).lower()
     return isinstance(error, torch.distributed.DistError) or any(
         words in text for words in ("connection closed", "connection reset", "broken pipe")

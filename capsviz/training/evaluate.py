@@ -1,4 +1,4 @@
-"""Evaluation on a whole split: accuracy with its interval, confusion, and losses per image."""
+"""Evaluate a network on a whole split: accuracy with its interval, confusion, losses per image."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,15 +13,15 @@ from capsviz.tracing import abilities, images_at_a_time, inference
 from capsviz.tracing.record import require_finite
 from capsviz.transforms.augment import to_float
 
-LOW = 0.0002  # learning rate at which also few images of few classes are learned
-NOTHING = 0.98  # of the least loss without looking at the images: nothing was learned
+LOW = 0.0002  # learning rate that also works for few images of few classes
+NOTHING = 0.98  # nothing was learned if the loss is above this share of the best constant loss
 
 
 class Evaluation(NamedTuple):
-    """Scores of a network on n images; the true class is used for scoring alone.
+    """Scores of a network on n images; true classes are used for scoring only.
 
-    If each image shows K things, the predictions are the classes of the K longest capsules, and an
-    image is correct if they are its K classes, in any order.
+    If each image shows K objects, the K longest capsules are the prediction. It is correct if they
+    are the image's K classes in any order.
     """
 
     n: int
@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
     error_percent: float
     per_class: dict[str, float]  # recall of each class
     confusion: list[list[int]] | None  # row: true class, column: predicted; None for K > 1
-    margin_loss: float  # mean over images; with the paper's margins, whatever the objective
+    margin_loss: float  # mean over images, with the paper's margins for any objective
     reconstruction_sse: float | None  # mean over images, decoded from the predicted classes
 
     @property
@@ -40,19 +40,19 @@ class Evaluation(NamedTuple):
 
     @property
     def largest_share(self) -> float | None:
-        """Return the share of images that are of the largest class; None for K > 1."""
+        """Return the share of images of the largest class; None for K > 1."""
         return None if self.confusion is None else max(map(sum, self.confusion)) / self.n
 
     def mistaken(self, classes: Sequence[str]) -> list[tuple[str, str, int]]:
-        """Return true class, predicted class and number of images, the most first."""
+        """Return (true class, predicted class, number of images) of errors, most frequent first."""
         rows = zip(classes, self.confusion or (), strict=False)
         pairs = [(a, b, n) for a, row in rows for b, n in zip(classes, row, strict=True) if n]
         return sorted((one for one in pairs if one[0] != one[1]), key=lambda one: -one[2])
 
     def doubts(self, card: Mapping) -> list[str]:
-        """Return a line for each sign that nothing was learned, with the likely causes in order.
+        """Return a WARN line for each sign that nothing was learned, with likely causes in order.
 
-        The learning rate of a `card` is not a cause if it is `LOW` already.
+        The learning rate in the `card` is not named as a cause if it is `LOW` or less.
         """
         if self.confusion is None or len(self.per_class) < 2:
             return []
@@ -74,10 +74,10 @@ class Evaluation(NamedTuple):
 
 
 def least_constant_loss(shares: Sequence[float]) -> float:
-    """Return the least margin loss of lengths that are the same for every image.
+    """Return the least margin loss of capsule lengths that are the same for every image.
 
-    For a class of share p, the paper's margins are best at a length between them, whose loss is
-    0.8² p q / (p + q) with q = (1 - p) / 2. For ten equal classes the sum is 0.524.
+    For a class with share p of the images, the best length lies between the paper's margins. Its
+    loss is 0.8² p q / (p + q) with q = (1 - p) / 2. For ten equal classes the sum is 0.524.
     """
     return sum(0.64 * p * q / (p + q) for p in shares for q in [(1 - p) / 2])
 
@@ -94,8 +94,8 @@ def evaluate(
 
     Raises
     ------
-    ValueError      for no images, another image shape or number of classes than the network's, or
-                    its classes numbered otherwise.
+    ValueError      if there are no images, or if their shape or the number or order of the classes
+                    differs from the network's.
     NotFiniteError  for infinite or NaN lengths or reconstruction errors.
     """
     if len(dataset) == 0:
@@ -158,14 +158,14 @@ def evaluate(
 
 
 def longest(lengths: Tensor, k: int) -> Tensor:
-    """Return the classes (B, k) of the k longest capsules, the longest first; lengths (B, J)."""
+    """Return the classes (B, k) of the k longest capsules of lengths (B, J), the longest first."""
     return predict(lengths)[:, None] if k == 1 else lengths.topk(k, 1).indices
 
 
 def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
     """Return whether the K longest capsules are the K true classes, in any order: (B,) bool.
 
-    Lengths are (B, J), labels (B,) or (B, K), different from one another in each image.
+    Lengths are (B, J), labels (B,) or (B, K). The K labels of an image are distinct.
     """
     truth = labels[:, None].flatten(1)
     winners = longest(lengths, truth.shape[1])
@@ -173,10 +173,10 @@ def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
 
 
 def paired(winners: Tensor, truth: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return two orders (B, K) that pair predicted classes with true ones.
+    """Return permutations (B, K) of the predicted and of the true classes that pair them.
 
-    Correct predictions come first, paired with their class; then each wrong class is paired with a
-    missed one, both in order of their numbers.
+    Correct predictions come first, each paired with its class. Then wrong classes are paired with
+    missed ones, both in ascending order.
     """
     same = winners[:, :, None] == truth[:, None]
     wrong, missed = ~same.any(2), ~same.any(1)
@@ -185,10 +185,10 @@ def paired(winners: Tensor, truth: Tensor, classes: int) -> tuple[Tensor, Tensor
 
 def _sse(model, poses: Tensor, winners: Tensor, labels: Tensor, alone: Tensor) -> Tensor:
     """Return the mean over K of the SSE between each winner's reconstruction and its part."""
-    ours, theirs = paired(winners, labels, poses.shape[1])
-    winners, image = winners.gather(1, ours), torch.arange(len(alone), device=alone.device)
+    of_winners, of_parts = paired(winners, labels, poses.shape[1])
+    winners, image = winners.gather(1, of_winners), torch.arange(len(alone), device=alone.device)
     each = [
-        reconstruction_loss(alone[image, theirs[:, k]], model.decode(poses, winners[:, k]))
+        reconstruction_loss(alone[image, of_parts[:, k]], model.decode(poses, winners[:, k]))
         for k in range(winners.shape[1])
     ]
     return torch.stack(each).mean(0)

@@ -1,7 +1,7 @@
-"""The gradients of a training step: in parts that fit into memory, or as one CUDA graph.
+"""Compute the gradients of a training step, in parts that fit into memory or as one CUDA graph.
 
-A CUDA graph launches forward pass, loss and backward pass at once, where a GPU would otherwise
-launch some two hundred kernels. The numbers are the same.
+A CUDA graph launches forward pass, loss and backward pass at once instead of some two hundred
+kernels. The results are the same.
 """
 
 import contextlib
@@ -20,19 +20,20 @@ from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import all_right
 
-WARM = 3  # calls before the recording, in which libraries choose kernels and allocate memory
+WARM_UP = 3  # calls before the recording, in which libraries choose kernels and allocate memory
 
 
 class Gradients:
-    """Accumulates the gradients of a process's share of a step, `part` images at a time.
+    """Accumulate the gradients of a process's share of a step, `part` images at a time.
 
     Parameters
     ----------
-    shared  the module to call in the network's place, which averages gradients over processes.
-    batch   images of a whole batch: on one GPU, and in one part, steps of that size are one graph;
-            None: no graph. Networks with custom parts, which may vary between steps, have none.
-    bf16    autocast to it.
-    report  is called with a line if no graph can be recorded.
+    shared  the module to call instead of the network, which averages gradients over processes.
+    batch   images in a full batch. Steps of this size run as a CUDA graph if there is one process
+            on a GPU, the batch fits in one part, and the network has no custom parts (these may
+            vary between steps). None: no graph.
+    bf16    whether to autocast to bfloat16.
+    report  called with a line if no graph can be recorded.
     """
 
     def __init__(
@@ -50,15 +51,15 @@ class Gradients:
     def __call__(
         self, images: Tensor, targets: Tensor, labels: Tensor, weight: float, terms: dict
     ) -> tuple[Tensor, Tensor]:
-        """Add the gradients of images (B, C, H, W), reconstructed as `targets`, with their labels.
+        """Add the gradients for images (B, C, H, W), reconstruction `targets` and labels.
 
-        `weight` is that of this process's mean loss in the sum over processes; `terms` go to the
-        network's `objective`.
+        `weight` is the weight of this process's mean loss in the sum over processes. `terms` are
+        passed to the network's `objective`.
 
         Returns
         -------
-        Loss, margin loss and reconstruction loss (3,), means times the weight, NaN for one that the
-        network lacks; and the number of correct predictions.
+        Mean loss, margin loss and reconstruction loss (3,), times the weight, NaN for a loss that
+        the network lacks; and the number of correct predictions.
         """
         if len(images) == self.recorded:
             values = [images.new_full((), value) for value in terms.values()]
@@ -68,21 +69,21 @@ class Gradients:
             if self.graph is not None:
                 return self.graph(*inputs)
         parts = zip(*(x.split(self.part) for x in (images, targets, labels)), strict=True)
-        return self._of(list(parts), weight, terms)
+        return self._accumulate(list(parts), weight, terms)
 
     def _record(self, inputs: list[Tensor], weight: float, names: list[str]) -> None:
         def whole(images, targets, labels, *values):
             terms = dict(zip(names, values, strict=True))
-            return self._of([(images, targets, labels)], weight, terms)
+            return self._accumulate([(images, targets, labels)], weight, terms)
 
         try:
             self.graph = Graph(whole, self.model, inputs)
-        except RuntimeError as error:  # from the driver, for an operation that synchronises
+        except RuntimeError as error:  # e.g. from the driver, for an operation that synchronises
             self.recorded = None
             why = str(error).partition("\n")[0]
             self.report(f"training steps cannot be one CUDA graph, so they are slower: {why}")
 
-    def _of(self, parts: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
+    def _accumulate(self, parts: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
         count = sum(len(images) for images, _, _ in parts)
         taken = signature(self.model.objective).parameters
         known = {name: value for name, value in terms.items() if name in taken}
@@ -96,7 +97,7 @@ class Gradients:
                     output = self.shared(images)
                     objective = self.model.objective(output, target, truth, **known)
                 (objective.loss * share).backward()
-            lengths = output.lengths.detach()  # the paper's loss, as `evaluate` has it
+            lengths = output.lengths.detach()  # for the paper's margin loss, as in `evaluate`
             margin = margin_loss(lengths, multi_hot(truth, lengths.shape[1]))
             each = (objective.loss, margin, objective.reconstruction)
             none = objective.loss.new_full((), math.nan)
@@ -107,11 +108,11 @@ class Gradients:
 
 
 class Graph:
-    """A function that adds gradients to parameters, recorded on a GPU as one CUDA graph.
+    """A CUDA graph of a function that adds gradients to parameters.
 
-    Recording leaves no trace: no gradients, batch norm statistics or random numbers. The function
-    takes and returns tensors on one GPU, like the example `inputs`, and must not synchronise with
-    the CPU: RuntimeError, in the driver's words.
+    Recording changes no gradients, batch norm statistics or random state. The function takes and
+    returns tensors on one GPU, like the example `inputs`. It must not synchronise with the CPU:
+    otherwise the driver raises RuntimeError.
     """
 
     def __init__(self, function: Callable, model: nn.Module, inputs: Sequence[Tensor]):
@@ -132,7 +133,7 @@ class Graph:
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for call in range(WARM):
+                for call in range(WARM_UP):
                     self._clear_gradients()
                     with contextlib.nullcontext() if call == 0 else _no_synchronisation():
                         function(*self.inputs)
@@ -147,7 +148,7 @@ class Graph:
             parameter.grad = None
 
     def __call__(self, *inputs: Tensor):
-        """Set the parameters' gradients; return the output, which the next call overwrites."""
+        """Set the parameters' gradients; return the output, which the next call will overwrite."""
         for recorded, new in zip(self.inputs, inputs, strict=True):
             recorded.copy_(new)
         self.graph.replay()
@@ -158,10 +159,10 @@ class Graph:
 
 @contextlib.contextmanager
 def _no_synchronisation() -> Iterator[None]:
-    """Raise RuntimeError for operations that wait for the GPU, before they spoil a recording."""
+    """Raise RuntimeError for operations that wait for the GPU, which would break a recording."""
     earlier = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this is a prototype
+        warnings.simplefilter("ignore")  # "this is a prototype feature"
         torch.cuda.set_sync_debug_mode("error")
         try:
             yield

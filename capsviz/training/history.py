@@ -1,7 +1,7 @@
-"""The history of a run: one record an epoch, and the state on disk that training resumes from.
+"""Record the history of a run, one record per epoch, and the state that training resumes from.
 
-The state holds the weights, Adam's moments and averaged weights, if any; with them recipe,
-precision and the records of all finished epochs. It can be opened as a checkpoint, too.
+The state file holds the weights, Adam's moments, averaged weights (if any), recipe, precision and
+the records of all finished epochs. It can be opened as a checkpoint, too.
 """
 
 import csv
@@ -37,19 +37,19 @@ class Epoch:
     validation_sse: float | None
     learning_rate: float  # of the last step
     seconds: float
-    commit: str | None = None  # of the code, if it ran from a checkout
+    commit: str | None = None  # of the code, if it runs from a git checkout
     hardware: str | None = None
     train_margin_loss: float | None = None
     train_reconstruction_loss: float | None = None  # before its weight; None without a decoder
 
 
 def best_epoch(history: list[Epoch]) -> int:
-    """Return the epoch with the highest validation accuracy; of equals, the lowest loss."""
+    """Return the epoch with the highest validation accuracy; ties go to the lowest margin loss."""
     return max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss)).epoch
 
 
 def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:
-    """Return whether the last `early_stop` epochs brought no better one."""
+    """Return whether training stopped because the last `early_stop` epochs were no better."""
     if recipe.early_stop is None or not 0 < len(history) < recipe.epochs:
         return False
     return len(history) - best_epoch(history) >= recipe.early_stop
@@ -61,18 +61,18 @@ def finished(recipe: Recipe, history: list[Epoch]) -> bool:
 
 
 def epochs(run: Mapping) -> list[Epoch]:
-    """Return the finished epochs of a run; ValueError for fields of another version."""
+    """Return the finished epochs of a run; ValueError if another version of capsviz wrote them."""
     try:
         return [Epoch(**line) for line in run["history"]]
     except TypeError as error:
         raise ValueError(
-            f"the run was begun by another version of capsviz ({error}): end it with that version, "
-            "or choose another --output"
+            f"the run was begun by another version of capsviz ({error}): finish it with that "
+            "version, or choose another --output"
         ) from error
 
 
 def write_csv(output: Path, history: list[Epoch]) -> None:
-    """Write the history as `epochs.csv`, one line an epoch."""
+    """Write the history as `epochs.csv`, one line per epoch."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
     writer.writeheader()
@@ -93,12 +93,12 @@ def read_history(output: Path) -> list[Epoch]:
 
 
 def best_path(output: Path, history: list[Epoch]) -> Path:
-    """Return the path of the best epoch's weights; every epoch has a file name of its own."""
+    """Return the path of the best epoch's weights; the file name contains the epoch."""
     return output / f"best-{best_epoch(history)}.safetensors"
 
 
 def clear(output: Path, name: str | None = None) -> None:
-    """Remove temporary files of a run that was killed while it wrote, and of its weights `name`."""
+    """Remove temporary files of a run that was killed while writing, and of its weights `name`."""
     files.clear(output, STATE, "best-*.safetensors", "epochs.csv")
     if name is not None:
         files.clear(output, *(f"{escape(name)}.{end}" for end in ("safetensors", "json", "toml")))
@@ -106,7 +106,7 @@ def clear(output: Path, name: str | None = None) -> None:
 
 
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
-    """Return what `save` wrote: tensors, and recipe and history; None if there is no run."""
+    """Read the state that `save` wrote: tensors, and a dict about the run; None if no run."""
     path = output / STATE
     if not path.exists():
         return None
@@ -123,9 +123,10 @@ def save(
     history: list[Epoch],
     card: Mapping | None = None,
 ) -> None:
-    """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs.
+    """Write the state for `restore`, and `epochs.csv`; then remove the weights of worse epochs.
 
-    With the `card` of the run before its evaluation, the state can be opened as a checkpoint.
+    `card` is the card of the run before its evaluation: with it, the state can be opened as a
+    checkpoint.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
@@ -148,7 +149,7 @@ def save(
         own = {
             "format": checkpoint.FORMAT,
             **card,
-            "name": f"{card['name']}-epoch-{epoch}",  # figures of it are not those of the run
+            "name": f"{card['name']}-epoch-{epoch}",  # so that its figures have other names
             "training": {"epoch": epoch, "epochs": len(history), "unfinished": True},
             "model": network,
             "weights": {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())},
@@ -157,7 +158,7 @@ def save(
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
-        if checkpoint.BEST.fullmatch(old.stem):  # not one's own best-model
+        if checkpoint.BEST.fullmatch(old.stem):  # keep a user's file such as best-model
             old.unlink()
 
 
@@ -170,10 +171,10 @@ def restore(
     average: Average | None,
     card: Mapping | None = None,
 ) -> list[Epoch]:
-    """Restore network, optimiser and average as of the last finished epoch; return the history.
+    """Restore network, optimiser and average from the last finished epoch; return the history.
 
-    `state` is what `read` returned for the folder `output`, `card` is as for `save`. ValueError if
-    the run has another recipe, precision or images: it would have trained otherwise.
+    `state` is the result of `read(output)`, and `card` is as for `save`. ValueError if the run has
+    another recipe, precision or images, so that training on would not reproduce it.
     """
     tensors, run = state
     record = _require_same(output, recipe, run, model, card)
@@ -185,7 +186,7 @@ def restore(
     adam: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in kinds["adam"].items():
         number, _, field = name.partition(".")
-        if value.dim():  # with the memory layout of its parameter, which the file does not hold
+        if value.dim():  # restore the memory layout of the parameter, which the file lacks
             value = torch.empty_like(ordered[int(number)]).copy_(value)
         adam.setdefault(int(number), {})[field] = value
     model.load_state_dict(kinds["model"])
@@ -217,7 +218,8 @@ def _require_same(
             f"resume with --precision {earlier}, or choose another folder"
         )
     names, record = differing(run["recipe"], recipe) - {"precision"}, epochs(run)
-    if not any(finished(recipe, record[:n]) for n in range(len(record))):  # it could come this far
+    # other values of early_stop and epochs are fine if training would also have come this far
+    if not any(finished(recipe, record[:n]) for n in range(len(record))):
         names -= {"early_stop"} if _depends_on_length(recipe, model) else {"early_stop", "epochs"}
     if names:
         raise ValueError(
@@ -228,7 +230,7 @@ def _require_same(
 
 
 def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:
-    """Return whether an epoch depends on their number: by learning rate, decoder or loss."""
+    """Return whether training depends on the number of epochs: schedule, annealing or loss."""
     if recipe.schedule not in ("exponential", "constant") or recipe.reconstruction_anneal != 1:
         return True
     objective: Any = model.objective

@@ -1,4 +1,4 @@
-"""Adam's groups of weights, learning rate schedules, and averaged weights."""
+"""Build the optimiser, learning rate schedules and averaged weights of a training run."""
 
 import contextlib
 import math
@@ -10,29 +10,29 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from capsviz.training.recipe import Recipe
 
-FLOOR = 1e-6  # of learning rates, as in the authors' code
+FLOOR = 1e-6  # least learning rate, as in the authors' code
 
 
 def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
     """Return Adam; the decoder is a separate group if its learning rate or weight decay differ.
 
-    Weight decay is Adam's L2 penalty (weight_decay * w is added to the gradient of w before its
-    moments), not AdamW's. Each group's rate before schedule and warm-up is its "initial_lr".
+    Weight decay is Adam's L2 penalty (weight_decay * w is added to the gradient of w before the
+    moments), not AdamW's. "initial_lr" is a group's rate before schedule and warm-up.
     """
-    own = (recipe.learning_rate, recipe.weight_decay)
+    usual = (recipe.learning_rate, recipe.weight_decay)
     decoder = dict(model.named_children()).get("decoder")
     rate, decay = recipe.decoder_learning_rate, recipe.decoder_weight_decay
-    other = (own[0] if rate is None else rate, own[1] if decay is None else decay)
-    groups = [(list(model.parameters()), *own)]
-    if decoder is not None and other != own:
-        apart = set(decoder.parameters())
-        groups = [([p for p in model.parameters() if p not in apart], *own)]
-        groups += [(list(decoder.parameters()), *other)]
-    each = [
+    of_decoder = (usual[0] if rate is None else rate, usual[1] if decay is None else decay)
+    groups = [(list(model.parameters()), *usual)]
+    if decoder is not None and of_decoder != usual:
+        decoder_weights = set(decoder.parameters())
+        groups = [([p for p in model.parameters() if p not in decoder_weights], *usual)]
+        groups += [(list(decoder.parameters()), *of_decoder)]
+    options = [
         {"params": params, "lr": rate, "initial_lr": rate, "weight_decay": decay}
         for params, rate, decay in groups
     ]
-    return torch.optim.Adam(each, fused=True)
+    return torch.optim.Adam(options, fused=True)
 
 
 def parameters(optimiser: torch.optim.Optimizer) -> list[nn.Parameter]:
@@ -43,7 +43,7 @@ def parameters(optimiser: torch.optim.Optimizer) -> list[nn.Parameter]:
 def set_learning_rates(
     optimiser: torch.optim.Optimizer, recipe: Recipe, progress: float, steps: int
 ) -> None:
-    """Set each group's rate after `progress` epochs of `steps` steps."""
+    """Set each group's learning rate after `progress` epochs of `steps` steps each."""
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(recipe, progress, steps, full=group["initial_lr"])
 
@@ -51,10 +51,10 @@ def set_learning_rates(
 def learning_rate(
     recipe: Recipe, progress: float, steps: int, *, full: float | None = None
 ) -> float:
-    """Return the rate after `progress` epochs of `steps` steps; at least 1e-6.
+    """Return the learning rate after `progress` epochs of `steps` steps each; at least 1e-6.
 
-    During the warm-up, the schedule's rate is multiplied by the elapsed share of the warm-up.
-    `full` is the rate before schedule and warm-up; None: the recipe's.
+    During warm-up, the schedule's rate is multiplied by the elapsed share of the warm-up. `full` is
+    the rate before schedule and warm-up; None: the recipe's.
     """
     full = recipe.learning_rate if full is None else full
     if recipe.schedule == "linear":
@@ -71,7 +71,7 @@ def learning_rate(
 
 
 def reconstruction_factor(recipe: Recipe, progress: float) -> float:
-    """Return the reconstruction's factor after `progress` epochs: geometric, from 1."""
+    """Return the factor of the reconstruction loss after `progress` epochs: geometric, from 1."""
     return recipe.reconstruction_anneal ** (progress / recipe.epochs)
 
 
@@ -80,7 +80,7 @@ class Average:
 
     It starts at the current weights. After step t, the decay is at most (1 + t) / (10 + t), as in
     TensorFlow's ExponentialMovingAverage with `num_updates`. Running statistics of batch norm are
-    averaged likewise; integers are copied.
+    averaged in the same way; integer buffers are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float):
@@ -88,7 +88,7 @@ class Average:
         self.decay = decay
 
     def update(self, model: nn.Module, step: int) -> None:
-        """Add the network's weights after a step; steps count from 1 over all epochs."""
+        """Update the average after a step; steps count from 1 over all epochs."""
         averaged, current = [], []
         for name, value in model.state_dict().items():
             if value.is_floating_point():
@@ -116,5 +116,5 @@ class Average:
 
 
 def weights_that_count(model: nn.Module, average: Average | None):
-    """Give the network the weights to evaluate within this context: averaged ones, if there are."""
+    """Return a context in which the network has the weights to evaluate: the average, if any."""
     return contextlib.nullcontext() if average is None else average.applied(model)

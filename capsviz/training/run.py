@@ -1,4 +1,4 @@
-"""A whole run: recipe and options -> training -> one evaluation on the test set -> checkpoint."""
+"""Run a recipe from start to end: training, one evaluation on the test set, checkpoint."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -21,30 +21,32 @@ from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
 from capsviz.training.train import card_of_start, fit
 
-SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
+SHOW_STEPS = 20  # steps between updates of the progress bar; an update waits for the GPU
 
 
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
-    """Return name and recipe: a shipped one, a TOML file's or the defaults, changed by flags.
+    """Return the name and recipe of a run: a recipe changed by flags.
 
-    Also by the name of a series of runs whose statistics are shipped. Flags that are None change
-    nothing; those that are not fields of a recipe go to the network. The table "options" holds
-    further flags, and "dataset_options" is merged with the recipe's, name by name. For
-    another model than the recipe's, the recipe's options are dropped, and another data set is added
-    to the name. ValueError for an unknown recipe, a damaged file, values that `Recipe` refuses, and
-    options that contradict each other or have no effect.
+    `source` is the name of a shipped recipe or of a shipped series of runs, or a TOML file; None:
+    the defaults. Flags that are None change nothing. Flags that are no fields of a recipe become
+    options of the network. `flags["options"]` holds further flags, and `flags["dataset_options"]`
+    is merged with the recipe's. If the flags change the model, the recipe's options are dropped. If
+    they change the data set, its name is added to the run's.
+
+    ValueError for an unknown recipe, a damaged file, values that `Recipe` rejects, and options that
+    contradict each other or have no effect.
     """
     recipe, name = Recipe(), None
     if source is not None:
         known = {p.stem: p for p in sorted(discovery.folder(checkpoint.SHIPPED).glob("*.toml"))}
         path = known.get(source) or known.get(source.replace("-", "_")) or Path(source)
-        of_series = discovery.folder(checkpoint.SHIPPED) / "seeds" / source / "runs.json"
+        series = discovery.folder(checkpoint.SHIPPED) / "seeds" / source / "runs.json"
         if path.suffix == ".toml" and not path.is_file():
             raise ValueError(f"there is no file '{path}'")
         if path.suffix == ".toml":
             recipe, name = read_recipe(path), path.stem
-        elif of_series.is_file():
-            terms = json.loads(of_series.read_text(encoding="utf-8"))["terms"]
+        elif series.is_file():
+            terms = json.loads(series.read_text(encoding="utf-8"))["terms"]
             recipe, name = Recipe(**terms), source
         else:
             raise ValueError(discovery.unknown("recipe", source, list(known)) + ", or a .toml file")
@@ -62,7 +64,7 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     if decoder is False:
         options["reconstruction_weight"] = 0.0
     elif decoder and "reconstruction_weight" not in flags:
-        options.pop("reconstruction_weight", None)  # the network's own
+        options.pop("reconstruction_weight", None)  # back to the network's default
     recipe = replace(recipe, **fixed, dataset_options=dataset_options, options=options)
     network = discovery.load(models.PACKAGE, recipe.model, what="model")
     takes = [*discovery.parameters(getattr(network, "Config", None))[2:], *own]
@@ -90,9 +92,9 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
 
 
 def _weight(recipe: Recipe) -> float | None:
-    """Return the weight of the reconstruction; None where the network has no decoder.
+    """Return the weight of the reconstruction loss; None if the network has no decoder.
 
-    Of a plug-in that does not say which options it has, it is not 0.
+    A plug-in whose `build` takes any options may have a decoder: its weight is taken as 1.
     """
     build = discovery.load(models.PACKAGE, recipe.model, what="model").build
     known = signature(build).parameters
@@ -106,13 +108,15 @@ def suited(
     recipe: Recipe, train: data.Dataset, earlier: Mapping | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Recipe:  # fmt: skip
-    """Return a recipe that standardises a user's own images if they are bright and it is open.
+    """Return the recipe, with standardised images if they are a user's own and bright.
 
-    Images of a mean above their standard deviation, as on a bright or grey ground, saturate the
-    capsules, and the network stays at chance. The network that it starts from, or the recipe of an
-    `earlier` run to go on with, decides otherwise. `report` is called with a line if it does.
+    If the mean of the pixels is above their standard deviation, as on a bright or grey background,
+    capsules saturate and the network stays at chance. If the recipe sets `standardised`, it is
+    returned unchanged. If training resumes an `earlier` run (its recipe) or starts from another
+    network, the same choice is made as there. `report` is called with a line if images are
+    standardised.
     """
-    ours = discovery.entries("capsviz.data")[train.loader].ours and train.loader not in OWN
+    shipped = discovery.entries("capsviz.data")[train.loader].ours and train.loader not in OWN
     known = discovery.parameters(discovery.load(models.PACKAGE, recipe.model, what="model").build)
     start, past = recipe.init_from, earlier and earlier["options"]
     if "standardised" in recipe.options or "standardised" not in known or train.inputs:
@@ -120,7 +124,7 @@ def suited(
     why = "as the run to go on with does"
     if past is None and start is not None:
         past, why = card_of_start(start).get("model", {}).get("config", {}), f"as '{start}' does"
-    elif ours and start is None:
+    elif shipped and start is None:
         return recipe
     elif past is None:
         deviation, mean = torch.std_mean(train.sample(min(1000, len(train))).images / 255)
@@ -137,7 +141,7 @@ def suited(
 
 
 def load(recipe: Recipe, split: str, root=None) -> data.Dataset:
-    """Load a split for a run; "train" uncropped, as training crops at random. See `data.load`."""
+    """Load a split by `data.load`; "train" is not cropped, because training crops at random."""
     options = recipe.training_data_options if split == "train" else recipe.data_options
     return data.load(recipe.dataset, split, root, **options)
 
@@ -155,38 +159,38 @@ def run(
     report: Callable[[str], None] = lambda line: None,
     log: Callable[[int, str, dict[str, float]], None] | None = None,
 ) -> tuple[Path, dict]:
-    """Train, then evaluate the weights as stored on the test set, once; return path and card.
+    """Train, then evaluate the stored weights once on the test set; return path and card.
 
     Parameters
     ----------
-    splits      "train", "validation" and "test", as `load` gives them.
+    splits      "train", "validation" and "test", from `load`.
     output      folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
                 NAME.json and NAME.toml.
-    save_every  keep the weights of every such epoch as well, in float32 and with a card, as
+    save_every  also keep the weights of every `save_every`-th epoch, in float32 and with a card, as
                 `epochs/NAME-EPOCH.safetensors`; None: of no epoch.
     team        as for `train.fit`; the first process evaluates and writes.
     report      called with a line for each epoch, and the lines of `train.fit`.
-    log         called by the first process after each epoch with (steps so far, "train" or
-                "validation", {"accuracy": 0.98, ...}): a logger of your own.
+    log         your own logger: called by the first process after each epoch with (steps so far,
+                "train" or "validation", {"accuracy": 0.98, ...}).
 
     Raises
     ------
     BlockingIOError  if another process trains in this folder.
-    ValueError       for a `save_every` below 1, a name that other files of a run have, weights of
-                     this name without the state of their run, splits of different sizes or
-                     classes, and as from `train.fit`.
+    ValueError       if `save_every` is below 1; if the name is that of other files of a run; if
+                     `output` has weights of this name without their state, or another network; if
+                     splits differ in image shape or classes; and as from `train.fit`.
     """
-    _require_alike(recipe, splits)
+    _require_same_format(recipe, splits)
     if save_every is not None and save_every < 1:
         raise ValueError(f"--save-every must be at least 1 epoch, got {save_every}")
     output, device = Path(output), torch.device(device)
     path, team = output / f"{name}.safetensors", team or Team()
     checkpoint.require_name(path)
     with locked(output) if team.leads else nullcontext():
-        there = [file for file in (path, path.with_suffix(".json")) if file.exists()]
-        if team.leads and there and not (output / checkpoint.STATE).exists():
+        existing = [file for file in (path, path.with_suffix(".json")) if file.exists()]
+        if team.leads and existing and not (output / checkpoint.STATE).exists():
             raise ValueError(
-                f"{there[0]} would be overwritten: choose another --output, or move it away "
+                f"{existing[0]} would be overwritten: choose another --output, or move it away "
                 f"(--resume needs {checkpoint.STATE}, which is not there)"
             )
         others = {one.with_suffix(".safetensors") for one in output.glob("*.json")} - {path}
@@ -210,26 +214,26 @@ def run(
                 card = describe(kept, recipe, splits, device, asdict(epoch))
                 checkpoint.save(kept, model, card, dtype=None)
 
-        with _watched(recipe, splits, output, len(past), team, report, log) as watch:
+        with _callbacks(recipe, splits, output, len(past), team, report, log) as callbacks:
             model, history = fit(
                 recipe, splits["train"], splits["validation"], output,
                 device=device, resume=resume, team=team, keep=keep,
-                card=describe(path, recipe, splits, device, {}), **watch,
+                card=describe(path, recipe, splits, device, {}), **callbacks,
             )  # fmt: skip
         if team.leads:
             card = store(path, model, recipe, splits, history, device, processes=team.size)
         return path, team.agree(card)
 
 
-def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
+def _require_same_format(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
     """Raise ValueError unless all splits have the same classes and image shape."""
     shape = splits["train"].first(1).crop(recipe.crop_px).image_shape
     classes = list(splits["train"].classes)
     for name, split in splits.items():
         if name != "train" and split.image_shape != shape:
             raise ValueError(
-                f"images of {split.name}'s {name} split are {tuple(split.image_shape)}, training "
-                f"images {tuple(shape)}: expected equal (C, H, W)"
+                f"images of {split.name}'s {name} split are {tuple(split.image_shape)}, but "
+                f"training images {tuple(shape)}: expected the same (C, H, W)"
             )
         if list(split.classes) != classes:
             raise ValueError(f"the {name} split of {split.name} has other classes than train")
@@ -247,12 +251,12 @@ def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]
 
 
 @contextmanager
-def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[dict]:
-    """Yield the callbacks of `train.fit`: a progress bar, TensorBoard and a line for each epoch."""
+def _callbacks(recipe, splits, output, past: int, team, report, log) -> Iterator[dict]:
+    """Yield callbacks for `train.fit`: a progress bar, TensorBoard and a line for each epoch."""
     from tqdm import tqdm
 
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
-    hidden = None if team.leads else True  # None: unless it is a terminal
+    hidden = None if team.leads else True  # None: hide the bar if there is no terminal
     bar = tqdm(
         total=recipe.epochs * steps, initial=past * steps, disable=hidden, unit="step",
         smoothing=0.05,
@@ -261,7 +265,7 @@ def _watched(recipe, splits, output, past: int, team, report, log) -> Iterator[d
     about = _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):
-        while about:  # all checks are passed
+        while about:  # in the first step, after `fit` has made its checks
             report(about.pop(0))
         bar.update()
         if step % SHOW_STEPS == 0 and not bar.disable:

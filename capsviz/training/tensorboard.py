@@ -1,4 +1,4 @@
-"""TensorBoard: scalars and histograms of every epoch, and reconstructions below their inputs."""
+"""Log to TensorBoard: scalars, histograms and reconstructions of every epoch."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +12,15 @@ from capsviz.tracing import abilities, inference
 from capsviz.training.evaluate import longest
 from capsviz.transforms.augment import to_float
 
-IMAGES = 16  # images
-VALUES = 100_000  # values of a tensor in its histogram, at most: all of them take seconds
+IMAGES = 16  # images with reconstructions
+VALUES = 100_000  # at most so many values of a tensor in its histogram: all would take seconds
 
 
 class Writer:
-    """Writes TensorBoard's event files; call it with an epoch's record and the network.
+    """Write TensorBoard event files: call it with an epoch's record and the network.
 
-    The first images of the data set are drawn. Events of a run that was killed after `finished`
-    epochs are written anew.
+    It draws the first images of the data set. If a run is resumed after `finished` epochs, later
+    events of the killed run are discarded.
     """
 
     def __init__(self, folder: Path, dataset: Dataset, finished: int = 0):
@@ -31,7 +31,7 @@ class Writer:
         self.objects = 1 if first.parts is None else first.parts.shape[1]
 
     def __call__(self, epoch, model: nn.Module) -> None:
-        """Log one `history.Epoch`, the network's weights and, where it has them, its gradients."""
+        """Log one `history.Epoch`, the network's weights and, if present, their gradients."""
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
@@ -55,7 +55,7 @@ class Writer:
 
 
 def _sample(values: Tensor) -> Tensor:
-    """Return at most `VALUES` finite values, evenly spread over the tensor."""
+    """Return the finite ones of at most `VALUES` values, evenly spread over the tensor."""
     values = values.detach().flatten()
     values = values[:: -(-len(values) // VALUES)].cpu()
     return values[values.isfinite()]
@@ -64,8 +64,8 @@ def _sample(values: Tensor) -> Tensor:
 def reconstructions(model, images: Tensor, objects: int = 1) -> Tensor | None:
     """Return inputs above their reconstructions (C, (1 + K) * H, N * W); None without a decoder.
 
-    If an image shows several things, the reconstruction of the longest capsule comes first. Images
-    that are neither grey nor RGB are reduced to their first channel.
+    If an image shows several objects, the reconstruction from the longest capsule comes first.
+    Images that are neither grey nor RGB are reduced to their first channel.
     """
     if not abilities(model).decodes:
         return None

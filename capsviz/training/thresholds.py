@@ -1,8 +1,8 @@
-"""Limits beyond which an image is unlike the training data, from validation images.
+"""Find limits from validation images outside which an image is unlike the training data.
 
-There are two measures with equal weight: the length of the longest capsule (without capsules, the
-largest probability), and the distance to its reconstruction. Together they flag one validation
-image in twenty.
+There are two measures with equal weight: the length of the longest capsule (or the largest
+probability, without capsules), and the distance to its reconstruction. Together they flag one
+validation image in twenty.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from capsviz.transforms.augment import to_float
 
 
 def thresholds(model: nn.Module, validation: data.Dataset) -> dict:
-    """Return the limits of a network as its card holds them, from a whole validation split.
+    """Return the limits of a network, from a whole validation split, in the format of its card.
 
-    They are empty for images that show several things each.
+    They are empty for images that show several objects each.
     """
     if validation.parts is not None:
         return {}
@@ -43,7 +43,7 @@ def _measures(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
 
 
 def limits(model) -> tuple[Limits | None, str | None]:
-    """Return the limits of a network from its card, or else its validation images, or why not."""
+    """Return a network's limits from its card or else its validation images, or (None, reason)."""
     stored: Mapping = model.card.get("thresholds", {})
     if "length" not in stored and "network" in model.card:
         return None, "the training data of a custom network are not known"

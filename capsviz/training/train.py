@@ -1,4 +1,4 @@
-"""The training loop: epochs of optimiser steps, resumed to the same weights, recorded on disk."""
+"""Train a network; finished epochs are on disk, and training resumes to the same weights."""
 
 import math
 import time
@@ -35,14 +35,14 @@ from capsviz.training.optimisation import (
 from capsviz.training.recipe import Recipe, resolve_precision
 from capsviz.transforms.augment import Augmentation, to_float
 
-NAMED = 4  # tensors that a message names
-KNOWN = 50  # steps after which the loss of a network that learns has fallen
+NAMED = 4  # tensors that a message lists
+LEARNED = 50  # steps after which the loss has fallen if the network learns
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
     """Build the recipe's network for a data set, initialised from the recipe's seed.
 
-    ValueError for shifts as large as the images, and as from the network's `build`.
+    ValueError if `shift_px` is not smaller than the images, and as from the network's `build`.
     """
     with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
@@ -73,33 +73,34 @@ def fit(
 ) -> tuple[nn.Module, list[Epoch]]:
     """Train by a recipe; return the network with the weights to keep, and the history.
 
-    Every finished epoch is on disk and can be resumed from. The randomness of an epoch depends on
-    the seed and the epoch's number alone, so a resumed run reaches the weights of an uninterrupted
-    one: bit-equal on a CPU with as many threads, unless memory was short for one of them.
+    Training can resume from the last finished epoch. The randomness of an epoch depends only on the
+    seed and the epoch's number, so a resumed run reaches the weights of an uninterrupted one. They
+    are bit-equal on a CPU with the same number of threads, unless short memory split the batches of
+    only one of the two runs.
 
     Parameters
     ----------
-    train       whole images, from which `recipe.crop_px` crops at random.
-    validation  images of the size that the network takes.
+    train       whole images; `recipe.crop_px` crops them at random.
+    validation  images of the network's input size.
     output      folder for `epochs.csv`, the state to resume from and the best weights so far.
     model       a network to train instead of the recipe's.
-    average     moving average of its weights, instead of one by `recipe.ema`.
-    team        the processes that share each batch, all of which call this; the first one reads,
+    average     moving average of its weights, instead of the one of `recipe.ema`.
+    team        the processes that share each batch; all of them call `fit`. The first one reads,
                 evaluates, calls `on_epoch` and writes.
-    card        the run's card before its evaluation, to open the state as a checkpoint.
+    card        the run's card before its evaluation, so that the state opens as a checkpoint.
     keep        called like `on_epoch`, but before the epoch counts as finished.
-    report      called with a line for what the user should know, as when memory is short.
-    on_step     called with (epoch, step, steps, loss, accuracy of the epoch so far).
-    on_epoch    called with the record of the epoch and the network: it has the weights that were
-                evaluated, and the gradients of the last step.
+    report      called with a line of information for the user, e.g. if memory is short.
+    on_step     called with (epoch, step, steps, loss, accuracy), means over the epoch so far.
+    on_epoch    called with the record of the epoch and the network, which has the evaluated
+                weights and the gradients of the last step.
 
     Raises
     ------
-    ValueError          if batch norm would be left with one image; if `output` holds a run by
-                        another recipe, lacks its best weights, or `resume` is false; if
+    ValueError          if batch norm would get a single image; if `output` holds a run and `resume`
+                        is false, the run is by another recipe, or its best weights are missing; if
                         `recipe.init_from` does not fit.
     FloatingPointError  if the loss is not finite.
-    MemoryError         if not even one image at a time would fit.
+    MemoryError         if not even one image at a time fits.
     """
     device, team = torch.device(device), team or Team()
     train = train.first(recipe.limit)
@@ -107,11 +108,11 @@ def fit(
     images, labels = train.images.to(device), train.labels.to(device)
     train = replace(train, images=images, labels=labels, parts=parts)
     model = (build_model(recipe, train) if model is None else model).to(device)
-    if plugin_routings(model):  # its mistakes are said before hours of training
+    if plugin_routings(model):  # find mistakes of a plug-in before hours of training
         with seeded(recipe.seed):
             verify_once(model, to_float(train.first(2).crop(recipe.crop_px).images))
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
-    with in_bfloat16(device, bf16):  # memory depends on it
+    with in_bfloat16(device, bf16):  # the memory needed depends on the precision
         part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
@@ -136,10 +137,10 @@ def fit(
             history.write_csv(output, record)
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
-    del state  # frees its tensors
+    del state  # free its tensors
     with in_bfloat16(device, bf16):
         needed, room = models.training_bytes(model, recipe.batch_size), memory.available(device)
-    # a graph holds its memory while the network is evaluated
+    # a CUDA graph keeps its memory during evaluation
     batch = recipe.batch_size if needed is None or not room or 2 * needed <= room else None
     gradients = Gradients(
         model, team.prepare(model), team, part=part, batch=batch, bf16=bf16, report=report
@@ -175,7 +176,7 @@ def fit(
             if on_epoch is not None:
                 with weights_that_count(model, average):
                     on_epoch(record[-1], model)
-            if epoch < recipe.epochs and (epoch - 1) * steps < KNOWN <= epoch * steps:
+            if epoch < recipe.epochs and (epoch - 1) * steps < LEARNED <= epoch * steps:
                 for line in validated.doubts({"recipe": vars(recipe)}):
                     report(line.replace("WARN ", f"WARN validation, epoch {epoch}: ", 1))
         record = team.agree(record)
@@ -204,7 +205,7 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
     )  # fmt: skip
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
     total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0
-    sums: list[torch.Tensor] = []  # looked at in the end: each look waits for a GPU
+    sums: list[torch.Tensor] = []  # of each step; read at the end, because reading waits for a GPU
     model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(recipe.seed * 1_000_003 + epoch + (team.rank << 40))  # for dropout
@@ -223,7 +224,7 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
             means, correct = gradients(images, targets, train.labels[batch], weight, terms)
             sums.append(means * len(whole))
             total += sums[-1]
-            if team.size == 1 and device.type == "cpu":  # before the weights are spoilt
+            if team.size == 1 and device.type == "cpu":  # before the step spoils the weights
                 _require_finite([sums[-1]], epoch, step + 1, model, images)
             right += correct * (weight > 0)
             if recipe.clip_norm is not None:
@@ -249,14 +250,14 @@ def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoc
 
 
 def card_of_start(name: str) -> dict:
-    """Return the card of a checkpoint or file to start from; {} if it has none."""
+    """Return the card of a checkpoint or weight file to start from; {} if it has none."""
     try:
-        return checkpoint.read_card(_start(name))
+        return checkpoint.read_card(_start_path(name))
     except ValueError:
         return {}
 
 
-def _start(name: str) -> Path:
+def _start_path(name: str) -> Path:
     return Path(name) if Path(name).is_file() else checkpoint.find(name)
 
 
@@ -264,18 +265,18 @@ def start_from(
     model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None,
     classes: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Copy those weights of a checkpoint that fit into a network; return their names.
+    """Copy the weights of a checkpoint that fit into a network; return their names.
 
-    `report` is called with one line that says which tensors were copied. ValueError for a missing
-    checkpoint, one without weights that fit, or one of the same `classes` in another order.
+    `report` is called with lines about the copied tensors. ValueError if the checkpoint is
+    missing, has no weights that fit, or has the same `classes` in another order.
     """
     own = model.state_dict()
-    path = _start(name)
-    there = card_of_start(name).get("dataset", {}).get("classes", [])
-    if there != list(classes) and sorted(there) == sorted(classes):
+    path = _start_path(name)
+    stored_classes = card_of_start(name).get("dataset", {}).get("classes", [])
+    if stored_classes != list(classes) and sorted(stored_classes) == sorted(classes):
         raise ValueError(
-            f"{path} has the same classes in another order ({some(there)}): name the classes of "
-            "the data in that order"
+            f"{path} has the same classes in another order ({some(stored_classes)}): name the "
+            "classes of the data in that order"
         )
     stored, note = fitted(path, own)
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
@@ -300,13 +301,13 @@ def start_from(
 
 
 def require_finite_loss(loss: float, epoch: int) -> None:
-    """Raise FloatingPointError for a loss that is infinite or not a number."""
+    """Raise FloatingPointError for an infinite or NaN loss."""
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is {loss} in epoch {epoch}")
 
 
 def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torch.Tensor) -> None:
-    """Raise FloatingPointError for a loss of a step, from `first` on, that is not finite."""
+    """Raise FloatingPointError if a step's loss is not finite; `sums` begin at step `first`."""
     for step, (loss, *_) in enumerate(sums, first):
         if not math.isfinite(loss):
             raise FloatingPointError(
@@ -317,7 +318,7 @@ def _require_finite(sums, epoch: int, first: int, model: nn.Module, images: torc
 
 
 def _first_not_finite(model: nn.Module, images: torch.Tensor) -> str:
-    """Name the first tensor that is not finite, in the order of a pass."""
+    """Name the first tensor of a forward pass that is not finite."""
     known = {"the images": images, **{f"the weights {k}": v for k, v in model.named_parameters()}}
     found = [name for name, value in known.items() if not value.isfinite().all()]
     names = {module: name for name, module in model.named_modules()}
@@ -333,7 +334,7 @@ def _first_not_finite(model: nn.Module, images: torch.Tensor) -> str:
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:
-    """Return how many images of a batch fit into memory at once."""
+    """Return how many images of a process's share of a batch fit into memory at once."""
     whole = min(recipe.batch_size, images)
     batch, left = -(-whole // team.size), images % recipe.batch_size or whole
     if getattr(model, "whole_batches", False):

@@ -1,4 +1,4 @@
-"""Conversion of images between float and uint8, and random changes of training images."""
+"""Convert images between float and uint8, and augment training images."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from capsviz.transforms import Fill
 
-LUMA = (0.2989, 0.587, 0.114)  # grey of red, green and blue, as torchvision has it
+LUMA = (0.2989, 0.587, 0.114)  # weights of red, green and blue in grey, as in torchvision
 
 
 def to_float(images: Tensor) -> Tensor:
-    """Convert uint8 (N, C, H, W) to float32 in [0, 1]; inputs in float are not images, and stay."""
+    """Convert uint8 (N, C, H, W) to float32 in [0, 1]; float inputs are returned unchanged."""
     return images if images.is_floating_point() else images / 255
 
 
@@ -25,13 +25,13 @@ def to_uint8(images: Tensor) -> np.ndarray:
 
 
 class Draws(NamedTuple):
-    """Random changes of N images; None for changes that are switched off."""
+    """Random draws for the augmentation of N images; None for changes that are switched off."""
 
     offsets: Tensor  # (2, N) rows and columns, for `cut`
     mirrored: Tensor | None = None  # (N,) bool
     brightness: Tensor | None = None  # (N,) factors
     contrast: Tensor | None = None  # (N,) factors
-    maps: Tensor | None = None  # (2, 3, N) from places of the new image to those of the old one
+    maps: Tensor | None = None  # (2, 3, N) from positions in the new image to the old one
 
     def take(self, index: Tensor) -> Draws:
         """Return the draws of some of the images."""
@@ -48,28 +48,28 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images, drawn for each image.
+    """Random augmentation of training images, drawn separately for each image.
 
-    In this order: a window of the padded image, mirroring, an affine map about the centre
-    (bilinear), brightness and contrast. The last two are torchvision's
-    `adjust_brightness` and `adjust_contrast` on images in [0, 1], each with a factor drawn
-    uniformly from 1 - strength ... 1 + strength, clamped to [0, 1].
+    The order is: random window of the padded image, mirroring, affine map about the centre
+    (bilinear), brightness, contrast. The last two are torchvision's `adjust_brightness` and
+    `adjust_contrast` on images in [0, 1]; results are clamped to [0, 1]. Factors are drawn
+    uniformly from 1 - strength ... 1 + strength.
     """
 
-    shift_px: int = 0  # pixels around the image before a window is cut out of it
-    crop_px: int | None = None  # of the square window; None: as large as the image
-    flip: bool = False  # left to right, with a chance of one half
+    shift_px: int = 0  # padding in pixels before the window is cut out
+    crop_px: int | None = None  # side of the square window; None: the size of the image
+    flip: bool = False  # mirror left to right with probability 1/2
     brightness: float = 0.0  # strength, from 0 to 1: the image times the factor
-    contrast: float = 0.0  # strength, from 0 to 1: its distance from its mean grey times the factor
-    rotation_deg: float = 0.0  # angles are uniform in both directions up to this
-    scale: float = 0.0  # strength, from 0 to below 1: the size times a factor
-    shear_deg: float = 0.0  # angles of vertical lines, as rotation_deg
-    fill: Fill = "black"  # outside of the image: of each channel its mean, or the nearest pixel
+    contrast: float = 0.0  # strength, from 0 to 1: the difference to its mean grey times the factor
+    rotation_deg: float = 0.0  # largest angle, in both directions
+    scale: float = 0.0  # strength, from 0 to below 1: the size times the factor
+    shear_deg: float = 0.0  # largest angle of vertical lines, in both directions
+    fill: Fill = "black"  # outside the image; "mean" is the mean of each channel
 
     def draw(
         self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
     ) -> Draws:
-        """Draw changes for n images (C, H, W), on the CPU: the same ones for every device."""
+        """Draw changes for n images (C, H, W) on the CPU, so that all devices get the same."""
         size, (_, height, width) = self.crop_px, image_shape
         room = (0, 0) if size is None else (height - size, width - size)
         offsets = draw_offsets(n, self.shift_px, room=room, generator=generator)
@@ -87,8 +87,8 @@ class Augmentation:
     ) -> tuple[Tensor, Tensor | None]:
         """Apply B draws to uint8 images (B, C, H, W) and their parts (B, K, C, H, W), if any.
 
-        Both are float32 in [0, 1], of the window's size. A part's contrast changes about its
-        image's mean, so that equal pixels stay equal.
+        Returns both as float32 in [0, 1], of the window's size. The contrast of a part changes
+        about the mean of its image, so that equal pixels stay equal.
         """
         C = images.shape[1]
         if parts is not None:
@@ -104,7 +104,7 @@ class Augmentation:
             images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
         images = to_float(images)
         if draws.maps is not None:
-            H, W = images.shape[2:]  # affine_grid takes both as 2, whatever they are in pixels
+            H, W = images.shape[2:]  # affine_grid's units are half a side: correct the aspect ratio
             sides = draws.maps.new_tensor([[1, H / W, 1], [W / H, 1, 1]])
             grid = torch.nn.functional.affine_grid(
                 draws.maps.permute(2, 0, 1) * sides, list(images.shape), align_corners=False
@@ -126,7 +126,7 @@ class Augmentation:
 def _affine_maps(
     n: int, rotation_deg: float, scale: float, shear_deg: float, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw (2, 3, n) as `affine_grid` takes them: rotation times shear, divided by the scale."""
+    """Draw maps (2, 3, n) for `affine_grid`: rotation times shear, divided by the scale."""
     drawn = 2 * torch.rand(3, n, generator=generator) - 1
     angle, slant = torch.deg2rad(drawn[0] * rotation_deg), torch.deg2rad(drawn[1] * shear_deg)
     size, turn, lean = 1 + scale * drawn[2], torch.stack((angle.cos(), angle.sin())), slant.tan()
@@ -138,7 +138,7 @@ def _affine_maps(
 
 
 def _mean_grey(images: Tensor) -> Tensor:
-    """Return the mean (B, 1, 1, 1): colours by luminance, other channels equally weighted."""
+    """Return the mean (B, 1, 1, 1): RGB weighted by luminance, other channels equally."""
     mean = images.mean((2, 3), keepdim=True)
     if images.shape[1] != len(LUMA):
         return mean.mean(1, keepdim=True)
@@ -147,7 +147,7 @@ def _mean_grey(images: Tensor) -> Tensor:
 
 
 def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Shift images (B, C, H, W), each by random whole pixels, filling with zeros.
+    """Shift each of the images (B, C, H, W) by random integers of pixels, filling with zeros.
 
     Both shifts are uniform in -max_px ... max_px (the paper uses 2), drawn on the CPU.
     """
@@ -158,9 +158,9 @@ def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = No
 def draw_offsets(
     n: int, max_px: int, *, room: tuple[int, int] = (0, 0), generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw offsets for `cut`: integers (2, n), rows and columns, 0 ... 2 * max_px + room.
+    """Draw offsets for `cut`: integers (2, n), rows and columns, in 0 ... 2 * max_px + room.
 
-    `room` is the number of rows and columns by which images are larger than windows.
+    `room` is (rows, columns) by which the images are larger than the windows.
     """
     drawn = (torch.randint(0, 2 * max_px + more + 1, (n,), generator=generator) for more in room)
     return torch.stack(tuple(drawn))
@@ -169,10 +169,10 @@ def draw_offsets(
 def cut(
     images: Tensor, offsets: Tensor, max_px: int, size: int | None = None, *, edge: bool = False
 ) -> Tensor:
-    """Pad images (B, C, H, W) by max_px, and cut windows at their offsets (2, B); no GPU waits.
+    """Pad images (B, C, H, W) by max_px, and cut windows at offsets (2, B), without a GPU sync.
 
-    Windows are squares of `size` pixels, or for None as large as the images. They are padded with
-    zeros, or float images with the nearest pixels of their `edge`.
+    Windows are squares of `size` pixels; None: as large as the images. Padding is with zeros, or
+    with the nearest pixels if `edge` (float images only).
     """
     if max_px == 0 and size is None:
         return images

@@ -1,11 +1,14 @@
-"""Corruptions of colour images: those of ImageNet-C.
+"""Corrupt colour images with the corruptions of ImageNet-C.
 
-After Hendrycks & Dietterich (2019, arXiv:1903.12261). Definitions and numbers are those of the
-authors' program for images of 32 x 32 pixels, which made CIFAR-10-C (hendrycks/robustness), for
-batches. Sizes in pixels do not grow with the image. Frost is left out: it needs the authors'
-photographs. Zooms are about the exact centre, and an elastic image is sampled once instead of
-twice. A kind is a function of images (B, 3, H, W) in [0, 1], a generator on the CPU and its
-numbers, of which `KINDS` has five, one for each severity.
+Source: Hendrycks & Dietterich (2019, arXiv:1903.12261). Definitions and parameters are those of the
+authors' program for images of 32 x 32 pixels, which made CIFAR-10-C (hendrycks/robustness). Sizes
+in pixels do not grow with the image.
+
+Differences: frost is left out, because it needs the authors' photographs; zooms are about the exact
+centre; an elastic image is sampled once instead of twice.
+
+A corruption is a function of images (B, 3, H, W) in [0, 1], a generator on the CPU, and parameters.
+`KINDS` holds five sets of parameters for each, one for each severity.
 """
 
 import io
@@ -34,7 +37,7 @@ def _shot_noise(images, generator, photons):
 
 
 def _defocus_blur(images, generator, radius, sigma):
-    """A disk of few pixels, blurred; images are mirrored at the edge."""
+    """Blur with a small smoothed disk; images are mirrored at the edge."""
     from kornia.filters import filter2d, gaussian_blur2d  # takes a second to import
 
     y, x = np.mgrid[-2:3, -2:3]
@@ -44,13 +47,15 @@ def _defocus_blur(images, generator, radius, sigma):
 
 
 def _glass_blur(images, generator, sigma, rounds):
-    """A blur, pixels of near ones, and the blur again.
+    """Blur, replace pixels by near ones, and blur again.
 
-    Below and right of the first two rows and columns each pixel becomes one that lies 0 or 1 px up
-    and left. The authors mean to swap the two, but their line copies one over the other.
+    Each pixel except in the first two rows and columns is replaced by the pixel that lies 0 or 1 px
+    up and 0 or 1 px to the left. The authors intend to swap the two pixels, but their code copies
+    one over the other.
     """
     B, C, H, W = images.shape
-    blurred = (gaussian(images, sigma) * 255 + 1e-3).floor() / 255  # rounding must cost no value
+    # 1e-3: a rounding error must not lower a grey value
+    blurred = (gaussian(images, sigma) * 255 + 1e-3).floor() / 255
     for _ in range(rounds):
         up, left = torch.randint(0, 2, (2, B, H, W), generator=generator)
         rows, columns = torch.arange(H)[:, None], torch.arange(W)
@@ -86,7 +91,7 @@ def _snow(images, generator, mean, deviation, zoom, least, radius, sigma, kept):
 
 
 def _brightness(images, generator, added):
-    """The value of HSV, which is the largest channel, is raised."""
+    """Raise the value of HSV, which is the largest channel."""
     value = images.amax(1, keepdim=True)
     raised = (value + added).clamp(max=1)
     return torch.where(value > 0, images * raised / value.clamp_min(1e-9), raised)
@@ -98,7 +103,7 @@ def _contrast(images, generator, factor):
 
 
 def _elastic_transform(images, generator, reach, sigma, corners):
-    """A random affine map and a smooth random shift; `images` are mirrored at the edge."""
+    """Apply a random affine map and a smooth random shift; images are mirrored at the edge."""
     B, _, H, W = images.shape
     side = min(H, W)
     moved, third = side * corners, side // 3
@@ -120,7 +125,7 @@ def _elastic_transform(images, generator, reach, sigma, corners):
 
 
 def _each(images, change: Callable[[Image.Image], Image.Image]) -> Tensor:
-    """Change images one by one as pictures of Pillow."""
+    """Apply `change` to each image as a Pillow image."""
     pictures = [Image.fromarray(one) for one in to_uint8(images).transpose(0, 2, 3, 1)]
     made = np.stack([np.asarray(change(one)) for one in pictures])
     return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 255
@@ -142,14 +147,14 @@ def _jpeg_compression(images, generator, quality):
     return _each(images, change)
 
 
-KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by severity
+KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function, and parameters by severity
     "gaussian_noise": (_gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
     "shot_noise": (_shot_noise, (500, 250, 100, 75, 50)),
     "impulse_noise": (mnist_c.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
     "defocus_blur": (_defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
     "glass_blur": (_glass_blur, ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))),
     "motion_blur": (_motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
-    "zoom_blur": (_zoom_blur, (7, 12, 16, 21, 26)),  # as many as numpy.arange gives the authors
+    "zoom_blur": (_zoom_blur, (7, 12, 16, 21, 26)),  # lengths of the authors' numpy.arange
     "snow": (_snow, (
         (0.1, 0.2, 1, 0.6, 8, 3, 0.95), (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
         (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9), (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
@@ -167,8 +172,8 @@ KINDS: dict[str, tuple[Callable, tuple]] = {  # name: function and numbers by se
 
 
 def of_severity(name: str, severity: int) -> Callable[[Tensor, torch.Generator], Tensor]:
-    """Return one of `KINDS` in a severity from 1 to 5, as a function of images and generator."""
-    function, numbers = KINDS[name]
-    own = numbers[severity - 1]
-    given = own if isinstance(own, tuple) else (own,)
-    return lambda images, generator: function(images, generator, *given)
+    """Return one of `KINDS` at a severity from 1 to 5, as a function of images and generator."""
+    function, by_severity = KINDS[name]
+    chosen = by_severity[severity - 1]
+    parameters = chosen if isinstance(chosen, tuple) else (chosen,)
+    return lambda images, generator: function(images, generator, *parameters)

@@ -1,10 +1,11 @@
-"""The 15 corruptions of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337), each a function by its name.
+"""Corrupt grey images with the 15 corruptions of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337).
 
-Each takes images (B, 1, H, W) float32 on the CPU and a generator, and has the severity of the
-published data. Definitions and numbers are those of the authors' program (google-research/mnist-c),
-implemented for batches in torch and kornia; where ours differs is said. The random numbers differ,
-so that images are other draws of the same distribution. Sizes in pixels are MNIST's, 28 x 28; for
-other image sizes, positions at an edge move with it. Helpers that several share come first.
+Each corruption is a function of images (B, 1, H, W) float32 on the CPU and a generator, and has the
+severity of the published data. Definitions and parameters are those of the authors' program
+(google-research/mnist-c), implemented for batches in torch and kornia; docstrings state
+differences. The random numbers differ, so images are other draws of the same distribution. Sizes in
+pixels are for MNIST, 28 x 28; for other image sizes, positions at an edge move with it. Shared
+helpers come first.
 """
 
 import itertools
@@ -26,9 +27,9 @@ def signs(n: int, generator: torch.Generator) -> Tensor:
 
 
 def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> Tensor:
-    """Gaussian blur (B, C, H, W) of `sigma` px, cut at 4 sigma, along y, x or both.
+    """Blur images (B, C, H, W) by a Gaussian of `sigma` px, cut at 4 sigma, along y, x or both.
 
-    A border "replicate" repeats the pixels at the edge, "constant" takes zeros outside.
+    `border` is "replicate" to repeat the pixels at the edge, "constant" for zeros outside.
     """
     from kornia.filters import gaussian_blur2d  # takes a second to import
 
@@ -38,9 +39,9 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
 
 
 def pull(images: Tensor, linear: Tensor) -> Tensor:
-    """Warp (B, C, H, W): an output pixel comes from `linear` (B, 2, 2) times its position.
+    """Warp images (B, C, H, W): an output pixel at p is read at `linear` (B, 2, 2) times p.
 
-    Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
+    Positions p are (x, y), y down, relative to the centre. Bilinear, zeros outside.
     """
     height, width = images.shape[-2:]
     centre = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
@@ -52,9 +53,9 @@ def pull(images: Tensor, linear: Tensor) -> Tensor:
 def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) -> Tensor:
     """Draw a soft line from (x0, y0) to (x1, y1), x0 <= x1, in each of B images (B, 1, H, W).
 
-    Brightness falls with the vertical distance d to the line as 1 + log(1 - d / 2.3), not below 0,
-    in the columns from floor(x0) to ceil(x1) - 1. A line of no width is not drawn. Ends are (B,)
-    pixels, `size` is (H, W).
+    Ends are (B,) in pixels, `size` is (H, W). The line covers the columns from floor(x0) to
+    ceil(x1) - 1; nothing is drawn if x0 = x1. Its brightness at the vertical distance d is
+    max(0, 1 + log(1 - d / 2.3)).
     """
     x0, y0, x1, y1 = (v.double()[:, None, None] for v in (x0, y0, x1, y1))
     y, x = torch.arange(size[0])[:, None], torch.arange(size[1])
@@ -67,10 +68,10 @@ def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) 
 
 
 def brightness(images, generator):
-    """Add 0.5 to every pixel, cut at 1. Nothing is random.
+    """Add 0.5 to every pixel, clipped at 1. Nothing is random.
 
-    The authors raise the value of HSV colours; for a grey pixel that is its grey. Half a grey value
-    (127.5 is added to whole ones) goes to the even neighbour; theirs may be the other.
+    The authors raise the value of HSV, which for a grey pixel is its grey value. The sum of an
+    integer and 127.5 is rounded to the even neighbour; theirs may be rounded to the other.
     """
     return (images + 0.5).clamp(max=1)  # severity 5
 
@@ -78,25 +79,25 @@ def brightness(images, generator):
 def canny_edges(images, generator):
     """Replace the image by its edges, white on black. Nothing is random.
 
-    Canny's method with the settings of scikit-image's `canny`: a Gaussian of 1 px, made even at the
-    border; Sobel gradients, thresholds 0.1 and 0.2 of their length; a pixel stays where no
-    interpolated neighbour along the gradient is longer; pixels above the lower threshold stay where
-    a path leads to one above the upper. Pixels at the border are not edges. Differences are
-    those of rounding alone.
+    Canny's method with the settings of scikit-image's `canny`: a Gaussian of 1 px, normalised at
+    the border, then Sobel gradients with thresholds 0.1 and 0.2 of their length. A pixel stays if
+    no interpolated neighbour along its gradient has a longer one. Pixels above the lower threshold
+    stay if a path leads to one above the upper. Pixels at the border are no edges. Results differ
+    from scikit-image's by rounding only.
     """
     ones = torch.ones_like(images[:1])
     smooth = gaussian(images.double(), 1, border="constant")
     smooth = smooth / gaussian(ones.double(), 1, border="constant")
     down, right = _sobel(smooth)
     length = pad(torch.hypot(down, right), (1, 1, 1, 1))
-    thin = _longest(length, pad(down, (1, 1, 1, 1)), pad(right, (1, 1, 1, 1)))
+    thin = _local_maxima(length, pad(down, (1, 1, 1, 1)), pad(right, (1, 1, 1, 1)))
     weak, strong = (thin & (length >= least) for least in (0.1, 0.2))
-    corners = np.ones((1, 1, 3, 3))  # a path may go over them
+    corners = np.ones((1, 1, 3, 3))  # paths may go diagonally
     return torch.from_numpy(binary_propagation(strong, corners, weak)).float()
 
 
 def _sobel(images):
-    """Gradients down and right (B, 1, H - 2, W - 2): of the inner pixels; 1 px steps weigh 8."""
+    """Return Sobel gradients down and right of the inner pixels (B, 1, H - 2, W - 2), times 8."""
     y = images[..., 2:, :] - images[..., :-2, :]
     x = images[..., :, 2:] - images[..., :, :-2]
     down = y[..., :-2] + 2 * y[..., 1:-1] + y[..., 2:]
@@ -104,8 +105,8 @@ def _sobel(images):
     return down, right
 
 
-def _longest(length, down, right):
-    """Where the gradient (B, 1, H, W) is as long as its neighbours on both sides along itself."""
+def _local_maxima(length, down, right):
+    """Return where no neighbour along a gradient (B, 1, H, W), on either side, has a longer one."""
     steep, same = down.abs() >= right.abs(), down * right >= 0
     minor = torch.minimum(down.abs(), right.abs())
     weight = minor / torch.maximum(down.abs(), right.abs()).clamp(min=1e-300)
@@ -125,8 +126,8 @@ def _longest(length, down, right):
 def dotted_line(images, generator):
     """Draw a soft line across the image, two columns off, two columns on.
 
-    From the first column at a random row to the last column at another. Rows are drawn from all but
-    the last, and the last column stays free, as the authors have it.
+    It runs from a random row of the first column to a random row of the last. Neither is the last
+    row, and the last column stays empty, as in the authors' code.
     """
     B, _, H, W = images.shape
     start, end = torch.randint(0, H - 1, (2, B), generator=generator)
@@ -138,9 +139,9 @@ def dotted_line(images, generator):
 def fog(images, generator, thickness=3.0, decay=1.4, side=256):
     """Add a plasma fractal, and scale the sum back to the image's maximum (severity 5).
 
-    The fractal is a torus by the diamond-square algorithm, whose noise shrinks by `decay`² from
-    each grid to the next finer one, scaled to [0, 1]; the image gets its upper left corner (of
-    larger images than `side`, the fractal is the next power of two). Noise is uniform.
+    The fractal is made by the diamond-square algorithm on a torus and scaled to [0, 1]. Its uniform
+    noise shrinks by `decay`² from each grid to the next finer one. The image gets its upper left
+    corner. For images larger than `side`, the fractal's side is the next power of two.
     """
     H, W = images.shape[-2:]
     side = max(side, 1 << (max(H, W) - 1).bit_length())
@@ -151,10 +152,10 @@ def fog(images, generator, thickness=3.0, decay=1.4, side=256):
 
 
 def plasma(n, side, generator, decay=1.4):
-    """n fractals (n, side, side) in [0, 1]; `side` is a power of two.
+    """Draw n fractals (n, side, side) in [0, 1]; `side` is a power of two.
 
-    Each pass doubles a grid: a point in the middle of four others is their mean plus noise, first
-    the centres of squares, then, from corners and centres, the middles of their sides.
+    Each pass doubles the grid. A new point is the mean of the four around it plus noise: first the
+    centres of squares, then, from corners and centres, the middles of their sides.
     """
     grid, noise = torch.zeros(n, 1, 1), 1.0
     while (m := grid.shape[-1]) < side:
@@ -175,20 +176,21 @@ def plasma(n, side, generator, decay=1.4):
 
 
 def glass_blur(images, generator):
-    """Swap pixels with neighbours, between two blurs (severity 1).
+    """Swap pixels with neighbours, between two Gaussian blurs of 0.7 px (severity 1).
 
-    A Gaussian blur of 0.7 px; then, twice, from the bottom right to the top left, every pixel at
-    least 2 px from the upper and left edge swaps with a probability of 1/2 with one that lies 0 or
-    1 px up and 0 or 1 px to the left; then the blur again. The authors' call blurs along the
-    columns alone (scikit-image takes the last axis of an image given as multichannel for its
-    colours), and so does this. After the first blur they cut pixels down to whole grey values.
+    Two passes go from the bottom right to the top left over all pixels at least 2 px from the upper
+    and left edge. With probability 1/2, a pixel is swapped with the one that lies 0 or 1 px up and
+    0 or 1 px to the left.
+
+    As in the authors' code, the blurs are along y alone (their multichannel call makes scikit-image
+    take the last axis as colours), and after the first one, grey values are rounded down.
     """
-    blurred = gaussian(images, 0.7, axes="y") * 255 + 1e-3  # rounding must not cost a value
+    blurred = gaussian(images, 0.7, axes="y") * 255 + 1e-3  # rounding must not lower a grey value
     return gaussian(_shuffle(blurred.floor() / 255, generator), 0.7, axes="y")
 
 
 def _shuffle(images, generator):
-    """Swap pixels (B, 1, H, W) with near ones, twice; no pixel is lost or made."""
+    """Swap pixels (B, 1, H, W) with near ones, in two passes: a permutation of the pixels."""
     B, _, H, W = images.shape
     order = 2 * [y * W + x for y in range(H - 1, 1, -1) for x in range(W - 1, 1, -1)]
     steps = (len(order), B)
@@ -205,7 +207,7 @@ def _shuffle(images, generator):
 
 
 def impulse_noise(images, generator, amount=0.17):
-    """Make a share of the numbers black or white, each as likely (severity 4)."""
+    """Set a share `amount` of the values to 0 or 1 with equal probability (severity 4)."""
     hit = torch.rand(images.shape, generator=generator) <= amount
     salt = torch.rand(images.shape, generator=generator) <= 0.5
     return torch.where(hit, salt.float(), images)
@@ -214,10 +216,10 @@ def impulse_noise(images, generator, amount=0.17):
 def motion_blur(images, generator):
     """Spread each pixel along a line at an angle between -45° and 45° (severity 1).
 
-    The authors call ImageMagick's MotionBlurImage(radius 10, sigma 3). Its definition is written
-    anew here: a pixel is the mean of 21 pixels at 0 ... 20 px along the line, weighted by one half
-    of a Gaussian of 3 px; each is the nearest whole pixel, and beyond the edge the pixel at the
-    edge. Ours is in float32, theirs in 16 bits: they differ by at most a grey value.
+    The authors call ImageMagick's MotionBlurImage(radius 10, sigma 3), which is reimplemented here.
+    An output pixel is the weighted mean of the 21 pixels at 0 ... 20 px along the line. Weights are
+    one half of a Gaussian of 3 px. Positions are rounded to pixels and clamped at the edge. Ours is
+    in float32, theirs in 16 bits: they differ by at most one grey value.
     """
     angle = (torch.rand(len(images), generator=generator) * 2 - 1) * 45
     return blur_along(images, torch.deg2rad(angle.double()))
@@ -263,16 +265,16 @@ def shear(images, generator):
 
 
 def shot_noise(images, generator):
-    """Count photons, 3 where a pixel is white (severity 5): Poisson, divided by 3, cut at 1."""
+    """Draw Poisson counts with mean 3 for white, divided by 3 and clipped at 1 (severity 5)."""
     return (torch.poisson(images * 3, generator=generator) / 3).clamp(max=1)
 
 
 def spatter(images, generator):
-    """Throw drops of dark grey mud, opaque where they are thick (severity 4).
+    """Add drops of dark grey mud, opaque where they are thick (severity 4).
 
-    Gaussian noise of mean 0.65 and deviation 0.3, blurred by 1 px; where it is above 0.65 there is
-    mud. That mask is blurred by 1.5 px and cut to zero below 0.8: it covers the image by a grey of
-    63/255.
+    Gaussian noise of mean 0.65 and standard deviation 0.3 is blurred by 1 px; mud is where it is
+    above 0.65. That mask is blurred by 1.5 px and set to 0 below 0.8. It is the opacity of a grey
+    of 63/255 over the image.
     """
     liquid = 0.65 + 0.3 * torch.randn(images.shape, generator=generator)
     mud = gaussian((gaussian(liquid, 1) > 0.65).float(), 1.5)
@@ -293,15 +295,16 @@ def translate(images, generator):
     return cut(images, corners * 2 * 3, 3)
 
 
-HALF_PX, HEIGHT_PX, MARGIN_PX = 2, 2, 2  # half a stroke along the axis; off the axis; at the edge
+HALF_PX, HEIGHT_PX, MARGIN_PX = 2, 2, 2  # half a stroke along the axis; height; margin at the edge
 RISES_PX = range(-5, 5)
 
 
 def zigzag(images, generator):
     """Draw a soft zigzag across the image, 2 px up and down, 8 px from peak to peak.
 
-    Its axis goes from column 2 to the third last, from any row but the last to one at most 5 above
-    and 4 below. The turns lie 2, 6, 10, ... px along the axis; a last piece comes back towards it.
+    Its axis goes from column 2 to the third last column. It starts in any row but the last, and
+    ends at most 5 rows above or 4 below. The turns lie 2, 6, 10, ... px along the axis; a last
+    piece comes back towards it.
     """
     B, _, H, W = images.shape
     start = torch.randint(0, H - 1, (B,), generator=generator)
@@ -317,7 +320,7 @@ def zigzag(images, generator):
 
 
 def zigzag_corners(width, down):
-    """Ends and turns [(x, y), ...] of the zigzag in px, y down from the row it starts at."""
+    """Return the ends and turns [(x, y), ...] of the zigzag in px, y down from its first row."""
     angle = math.atan(down / (width - 1 - 2 * MARGIN_PX))
     length = (width - 1 - 2 * MARGIN_PX) / math.cos(angle)
     stroke = 2 * HALF_PX

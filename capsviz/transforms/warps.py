@@ -1,4 +1,4 @@
-"""Affine warps: one matrix per image from its parameters, one bilinear warp (kornia)."""
+"""Warp images by affine maps: one matrix per image, one bilinear warp (kornia)."""
 
 from typing import NamedTuple
 
@@ -11,18 +11,18 @@ from capsviz.transforms import Fill
 
 
 class Family(NamedTuple):
-    """Warps by one parameter: the arguments of `matrix` that it sets, and its range."""
+    """A one-parameter family of warps: the arguments of `matrix` that it sets, and its range."""
 
     parameters: tuple[str, ...]
     start: float
     stop: float
     step: float
     neutral: float  # the value that changes nothing
-    unit: str  # after a number, "" for none
-    label: str  # of an axis
+    unit: str  # written after a number; "": none
+    label: str  # axis label
 
 
-MOST = 3600  # sizes of a warp
+MAX_SIZES = 3600  # of a warp
 FAMILIES = {
     "rotation": Family(("angle_deg",), -90, 90, 5, 0, "°", "rotation, degrees counter-clockwise"),
     "scale": Family(("scale_x", "scale_y"), 0.5, 1.5, 0.05, 1, "×", "scale, times the size"),
@@ -47,14 +47,15 @@ def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor
 
 
 def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
-    """Return sizes (A,) of a warp from start to stop, both included where the step allows.
+    """Return the sizes (A,) of a warp, in its unit, from start to stop in steps.
 
-    In the warp's unit; None: its own. ValueError for a bad step or range, and as `family_matrix`.
+    `stop` is included if the step allows. None: the default of the family. ValueError for a bad
+    step or range, and as from `family_matrix`.
     """
     own, given = family(name), (start, stop, step)
     start, stop, step = (
-        float(usual if value is None else value)
-        for usual, value in zip((own.start, own.stop, own.step), given, strict=True)
+        float(default if value is None else value)
+        for default, value in zip((own.start, own.stop, own.step), given, strict=True)
     )
     if not (np.isfinite([start, stop, step]).all() and step > 0 and start <= stop):
         raise ValueError(
@@ -62,12 +63,12 @@ def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
             f"{start:g} to {stop:g} by {step:g}"
         )
     count = int((stop - start) / step + 1e-9) + 1
-    if count > MOST:
+    if count > MAX_SIZES:
         raise ValueError(
-            f"{count} sizes are too many, expected at most {MOST}: use a larger --step"
+            f"{count} sizes are too many, expected at most {MAX_SIZES}: use a larger --step"
         )
-    family_matrix(name, start, (1, 1))  # refuses a size that is not a warp
-    return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
+    family_matrix(name, start, (1, 1))  # raises for a scale of 0 or less
+    return (start + step * np.arange(count)).round(9)  # so that 0.5 + 10 * 0.05 is exactly 1
 
 
 def matrix(
@@ -89,11 +90,11 @@ def matrix(
     shear                   adds shear * x to y, as affNIST does (y down).
     scale_x, scale_y        1 leaves the size, 2 doubles it.
     shift_x_px, shift_y_px  to the right and down, pixels.
-    Each is a number or a tensor (B,).
+    All but `image_size` are numbers or tensors (B,).
 
     Returns
     -------
-    (B, 2, 3), which map a pixel (x, y) of the original to its position in the warped image.
+    Matrices (B, 2, 3) that map a pixel (x, y) of the original to its position in the warped image.
     """
     terms = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
     values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in terms]
@@ -112,7 +113,7 @@ def matrix(
 def warp(images: Tensor, matrices: Tensor, fill: Fill = "black") -> Tensor:
     """Warp images (B, C, H, W) by matrices (B, 2, 3), bilinearly.
 
-    One image is warped by many matrices, and many images by one.
+    A single image or a single matrix is broadcast.
     """
     from kornia.geometry.transform import warp_affine  # takes a second to import
 
@@ -133,6 +134,6 @@ def warp(images: Tensor, matrices: Tensor, fill: Fill = "black") -> Tensor:
 
 
 def rotate(images: Tensor, angle_deg: Tensor | float, fill: Fill = "black") -> Tensor:
-    """Rotate counter-clockwise about the centre: `warp` by rotation matrices alone."""
+    """Rotate counter-clockwise about the centre."""
     height, width = images.shape[-2:]
     return warp(images, matrix((height, width), angle_deg=angle_deg), fill)

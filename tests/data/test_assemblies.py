@@ -153,7 +153,7 @@ def test_as_a_data_set_it_has_labels_and_with_two_wholes_each_alone(monkeypatch)
         ({"parts": 1}, "parts must be at least 2, got 1"),
         ({"objects": 3}, "objects must be at most 2, got 3"),
         ({"distance": "between"}, "unknown distance 'between'"),
-        ({"objects": 2, "parts": 4, "distance": "far", "overlap": False}, "find no room"),
+        ({"objects": 2, "parts": 4, "distance": "far", "overlap": False}, "do not fit into"),
         ({"split": "test-combinations"}, "choose objects=2"),
         ({"split": "test-outside", "rotation": 180}, "choose a smaller rotation"),
     ],

@@ -82,7 +82,7 @@ def test_a_missing_data_set_says_where_its_files_belong(tmp_path, name, place):
 @pytest.mark.parametrize("name", FETCHED)
 def test_a_download_that_fails_is_one_line(name, tmp_path, monkeypatch):
     def silent(*_, **__):
-        assert socket.getdefaulttimeout() == _files.SILENT_SECONDS
+        assert socket.getdefaulttimeout() == _files.TIMEOUT_SECONDS
         raise urllib.error.URLError("no answer")
 
     monkeypatch.setattr(urllib.request, "urlopen", silent)

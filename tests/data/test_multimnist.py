@@ -114,7 +114,7 @@ def test_what_needs_one_thing_in_each_image_refuses_two(overlaid, tiny):
         lambda: overlaid.nth_of_class(2, 0),
         Inputs(tiny, overlaid, "x").images,
     ):
-        with pytest.raises(ValueError, match="multimnist shows 2 things in each image"):
+        with pytest.raises(ValueError, match="multimnist shows 2 objects in each image"):
             ask()
 
 

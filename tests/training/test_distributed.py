@@ -21,7 +21,7 @@ from helpers.distributed_ranks import Ranks, capsviz
 
 from capsviz.cli import errors
 from capsviz.nn import models
-from capsviz.training.distributed import _Several, has_unused_weights, team
+from capsviz.training.distributed import _Processes, has_unused_weights, team
 
 needs_accelerate = pytest.mark.skipif(
     importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
@@ -64,7 +64,7 @@ def wait_for(path, ended):
 
 
 def of(rank, size):
-    return _Several(SimpleNamespace(process_index=rank, num_processes=size))
+    return _Processes(SimpleNamespace(process_index=rank, num_processes=size))
 
 
 @pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (1, 2)])

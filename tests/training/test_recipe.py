@@ -84,7 +84,7 @@ def test_no_reconstruction_with_an_option_of_it_is_refused(how):
 
 
 def test_an_option_of_another_schedule_is_refused():
-    with pytest.raises(ValueError, match="final_temperature is None, which no file of a recipe"):
+    with pytest.raises(ValueError, match="final_temperature is None, which a recipe file"):
         Recipe(options={"routing": "em", "final_temperature": None})
     with pytest.raises(ValueError, match="lr_decay has no effect with the schedule 'constant'"):
         pipeline.prepare("digits", {"schedule": "constant", "lr_decay": 0.5})

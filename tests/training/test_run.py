@@ -72,7 +72,7 @@ def test_own_images_of_a_bright_ground_are_standardised_unless_something_else_de
 def test_that_nothing_is_learned_is_said_after_the_epoch_in_which_it_is_known(
     splits, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(train, "KNOWN", 4)  # steps: two in an epoch
+    monkeypatch.setattr(train, "LEARNED", 4)  # steps: two in an epoch
     said, recipe = [], replace(RECIPE, epochs=3, learning_rate=1e-9)
     pipeline.run("x", recipe, splits, tmp_path, device="cpu", report=said.append)
     starts = [line.partition(":")[0] for line in said[1:]]
@@ -248,7 +248,8 @@ def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
 
 def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(splits, tmp_path):
     smaller = {**splits, "test": splits["test"].crop(20)}
-    with pytest.raises(ValueError, match=r"test split are \(1, 20, 20\), training images \(1, "):
+    message = r"test split are \(1, 20, 20\), but training images \(1, "
+    with pytest.raises(ValueError, match=message):
         pipeline.run("x", RECIPE, smaller, tmp_path, device=torch.device("cpu"))
     fewer = {**splits, "validation": replace(splits["validation"], classes=tuple("abcdefghij"))}
     with pytest.raises(ValueError, match="the validation split of digits has other classes"):
