@@ -247,7 +247,7 @@ def _place(draw, reach: Tensor, overlap: bool) -> Tensor:
         if not len(left):
             return centres
     raise ValueError(
-        f"{K} things without overlap do not fit into {SIDE}x{SIDE} px: choose overlap=true, "
+        f"{K} objects without overlap do not fit into {SIDE}x{SIDE} px: choose overlap=true, "
         "distance=near or fewer distractors"
     )
 

@@ -53,5 +53,5 @@ def limits(model) -> tuple[Limits | None, str | None]:
         except (FileNotFoundError, ValueError) as error:
             return None, f"its card has no limits, and there are no validation images: {error}"
         if not stored:
-            return None, "its images show several things each"
+            return None, "its images show several objects each"
     return Limits(*(stored.get(name) for name in Limits._fields)), None
