@@ -130,7 +130,8 @@ def poses(
     Candidates are made of the sum over children, first those that are made of nothing else. The
     poses are the candidate whose norms are the scores, or that the network returns. Without one,
     they are the last candidate. They are then in doubt if several candidates are returned, or if
-    they are not parallel to the tensor that the routing compares with the votes, or else to the sum.
+    they are not parallel to the tensor that the routing compares with the votes (or else to the
+    sum).
 
     Parameters
     ----------
