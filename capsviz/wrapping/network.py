@@ -253,16 +253,16 @@ class Wrapped(Bare):
         listeners = {part: one for part, one in wanted.items() if not isinstance(one, tuple)}
         puts: dict[str, list[Change]] = {}
         if couplings is not None:
-            couplings = self._in_own_layout(couplings, count)
+            couplings = self._checked_couplings(couplings, count)
             puts["couplings"] = [entry.put(couplings) for entry in known.entries]
         if children is not None:
             if known.child_entry is None:
-                raise ValueError("children of this network can be read at most, not replaced")
+                raise ValueError("children of this network cannot be replaced")
             if (shape := tuple(children.shape[1:])) != known.child_entry.shape:
                 raise ValueError(f"expected children of {known.child_entry.shape}, got {shape}")
             puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
         with ALONE, ExitStack() as stack:
-            stack.enter_context(self._iterating(iterations))
+            stack.enter_context(self._with_iterations(iterations))
             modules = {one.module for one in listeners.values() if isinstance(one, OfModule)}
             variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
@@ -271,7 +271,7 @@ class Wrapped(Bare):
             output, mode = self.passed(images, taps, changes=chain(*puts.values()))
         for what, changes in puts.items():
             if mode.reached.isdisjoint(one.site for one in changes):
-                raise ValueError(f"{what} were not put in: this pass did not come where they enter")
+                raise ValueError(f"{what} were not replaced: this pass did not run that code")
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)
         if known.scores is not None:
@@ -333,7 +333,8 @@ class Wrapped(Bare):
             traced |= {part: traced[part][-1:] for part in PER_ITERATION if part in traced}
         return traced
 
-    def _in_own_layout(self, couplings: Tensor, count: int) -> Tensor:
+    def _checked_couplings(self, couplings: Tensor, count: int) -> Tensor:
+        """Return couplings (B, I, J) in the network's own order; ValueError if they do not fit."""
         if not self.inferred.entries:
             raise ValueError(
                 "couplings of this network can be read, but not replaced: they are not the "
@@ -359,7 +360,8 @@ class Wrapped(Bare):
         return values.index_select(1, order.argsort().to(values.device))
 
     @contextmanager
-    def _iterating(self, iterations: int | None) -> Iterator[None]:
+    def _with_iterations(self, iterations: int | None) -> Iterator[None]:
+        """Set the number of routing iterations for a while; ValueError if it cannot be set."""
         known = self.inferred
         if iterations is None or iterations == known.passes:
             yield
@@ -367,7 +369,7 @@ class Wrapped(Bare):
         if known.iterations is None or known.passes is None:
             raise ValueError(
                 f"the number of routing iterations of this network cannot be changed, got "
-                f"{iterations}: no attribute of it was found to set them"
+                f"{iterations}: no attribute was found that sets it"
             )
         if iterations < 1:
             raise ValueError(f"routing iterations must be at least 1, got {iterations}")

@@ -64,21 +64,23 @@ def find_scores(
     or "exp") makes scores of the tensor. With None the tensor must be in [0, 1], or log
     probabilities. ValueError if several tensors could be the scores, or the values do not fit.
     """
-    candidates = _candidates(output, batch, classes) or _candidates(output, batch, classes, flow)
-    candidates = _without_logits(candidates)
+    candidates = _score_candidates(output, batch, classes)
+    candidates = _without_logits(candidates or _score_candidates(output, batch, classes, flow))
     for name in [k for k in candidates if _is_sorted(flow, pick(output, k))]:
         del candidates[name]  # columns of a sorted tensor are ranks, not classes
     if not candidates:
         return None, "none found"
     if len(candidates) > 1:
-        names = "; ".join(f"output{name}{_maker(flow, pick(output, name))}" for name in candidates)
+        names = "; ".join(
+            f"output{name}{_made_by(flow, pick(output, name))}" for name in candidates
+        )
         raise ValueError(
             f"{len(candidates)} outputs could be the scores ({batch}, {classes}): {names}; "
             f"say which: scores=lambda out: out{next(iter(candidates))}"
         )
     ((name, values),) = candidates.items()
-    where = f"output{name} {tuple(pick(output, name).shape)}{_maker(flow, pick(output, name))}"
-    way = way or _way(values, where)
+    where = f"output{name} {tuple(pick(output, name).shape)}{_made_by(flow, pick(output, name))}"
+    way = way or _default_way(values, where)
     suffix = "" if way == "as they are" else f", {way} of it"
     return lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix
 
@@ -101,10 +103,12 @@ def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tens
         value = scores(output)
         fits = isinstance(value, Tensor) and tuple(value.shape) == (batch, classes)
         return [value] if fits else []
-    return [] if scores == "norms" else list(_candidates(output, batch, classes).values())
+    return [] if scores == "norms" else list(_score_candidates(output, batch, classes).values())
 
 
-def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> dict[str, Tensor]:
+def _score_candidates(
+    output, batch: int, classes: int, flow: Flow | None = None
+) -> dict[str, Tensor]:
     """Return the tensors of the scores' shape (B, J), by name, without duplicates.
 
     One-hot tensors are left out. With a `flow`, one is kept if it is computed from floating-point
@@ -154,7 +158,8 @@ def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
     ]
 
 
-def _way(values: Tensor, where: str) -> str:
+def _default_way(values: Tensor, where: str) -> str:
+    """Return the key of `WAYS` for values in [0, 1] or log probabilities; ValueError for others."""
     if not values.isfinite().all():
         count = int((~values.isfinite()).sum())
         raise ValueError(f"{where}: {count} of {values.numel()} scores are not finite")
@@ -164,12 +169,13 @@ def _way(values: Tensor, where: str) -> str:
     if high <= 0 and bool(((values.exp().sum(1) - 1).abs() < 1e-4).all()):
         return "exp"
     raise ValueError(
-        f"{where} runs from {low:.3g} to {high:.3g}, expected scores in [0, 1]: say what makes "
-        'scores of it, scores="softmax" or scores="sigmoid", or a function of the output'
+        f"{where} runs from {low:.3g} to {high:.3g}, expected scores in [0, 1]: give "
+        'scores="softmax" or scores="sigmoid", or a function of the output'
     )
 
 
-def _maker(flow: Flow, tensor: Tensor) -> str:
+def _made_by(flow: Flow, tensor: Tensor) -> str:
+    """Return a phrase that names the line which made a tensor; "" if it is not in the pass."""
     port = flow.port(tensor)
     return "" if port is None else f", made by {flow.events[port[0]].where}"
 
@@ -185,7 +191,7 @@ def find_decoder(
     if decode is False:
         return None, "none, as given"
     if callable(decode):
-        return _given(shown, recorded, decode), "given"
+        return _given_decoder(shown, recorded, decode), "given"
     if recorded.layer is None:
         return None, "not looked for: give decode="
     decoders, reason = _decoders(shown, recorded)
@@ -200,17 +206,17 @@ def find_decoder(
     low, high = (float(end) for end in pick(recorded.output, name).aminmax())
     if not (low >= 0 and high <= 1):
         return None, (
-            f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: not used; give "
-            "decode= to bring it there"
+            f"output{name} runs from {low:.2g} to {high:.2g}, expected images in [0, 1]: not used; "
+            "give decode= that returns such images"
         )
     for decoder in reversed(tried):
-        used, finding = _compared(shown, recorded.images, name, decoder)
+        used, finding = _checked(shown, recorded.images, name, decoder)
         if used:
             return decoder, finding
     return None, finding
 
 
-def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
+def _given_decoder(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
     """Return the user's `decode`, after a test that its result has the size of the images."""
     images, shape = recorded.images, shown.recipe.image_shape
     value = shown.look(images, keep=("poses",)).get("poses")
@@ -243,15 +249,15 @@ def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decode
     return decoders, reason
 
 
-def _compared(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tuple[bool, str]:
+def _checked(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tuple[bool, str]:
     """Return whether a decoder reproduces the network's own reconstructions, and the evidence."""
     try:
-        off, kept, scores = _off(shown, name, decoder, images)
+        off, kept, scores = _error_of(shown, name, decoder, images)
     except RuntimeError as error:  # poses= names other poses than the network masks
         return False, f"found, but does not take these poses: not used ({in_words(error)[:80]})"
     if off > CLOSE:
         return False, f"found, but off by {off:.2g}: not used"
-    off = max(off, _off(shown, name, decoder, _others(images))[0])
+    off = max(off, _error_of(shown, name, decoder, _other_images(images))[0])
     if off > CLOSE:
         return False, f"found, but off by {off:.2g} with other images: not used"
     words = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
@@ -260,13 +266,13 @@ def _compared(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tu
     if 2 * astray > len(images):
         decoder.astray = astray
         words += (
-            f"; it draws another class than the longest of {astray} of {len(images)} images, and "
-            "a trace the longest"
+            f"; for {astray} of {len(images)} images the network decodes another class than the "
+            "one of the highest score, which a trace decodes"
         )
     return True, words
 
 
-def _others(images: Tensor) -> Tensor:
+def _other_images(images: Tensor) -> Tensor:
     """Return other random images, more than in the recorded pass: darker, brighter or shaded."""
     count = len(images) + 4
     result = torch.rand(count, *images.shape[1:], generator=torch.Generator().manual_seed(count))
@@ -276,7 +282,7 @@ def _others(images: Tensor) -> Tensor:
     return result.to(images)
 
 
-def _off(
+def _error_of(
     shown: Wrapped, name: str, decoder: Decoder, images: Tensor
 ) -> tuple[float, Tensor, Tensor]:
     """Compare a decoder with the network's own reconstruction.
@@ -346,6 +352,7 @@ class Decoder:
         return values[: len(values) - count]
 
     def _piece(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode as many poses as the recorded pass had images."""
         masked, shape = self.masked, self.masked.event.outputs[0].shape
         if masked.alone:
             first = poses[torch.arange(len(poses), device=poses.device), classes].reshape(shape)

@@ -294,14 +294,14 @@ class TapPass(Pass):
         name = name_of(function)
         frame = self.frame() if name in self.names else None
         if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
-            self._keep(written(function, args, kwargs))
+            self._protect_votes(written(function, args, kwargs))
             return function(*args, **kwargs)
         here = self.site(name, frame)
         taps = [tap for tap in self.taps if tap.site == here]
         inputs = inputs_of(args, kwargs)
         reads = [(tap.part, tap.read(inputs)) for tap in taps if not tap.after]
         if (own := written(function, args, kwargs)) is not None:
-            self._keep(own)
+            self._protect_votes(own)
             reads = [(part, value.clone()) for part, value in reads]
         for change in self.changes:
             if change.site == here:
@@ -322,7 +322,7 @@ class TapPass(Pass):
             raise PassEnd
         return result
 
-    def _keep(self, own: Tensor | None) -> None:
+    def _protect_votes(self, own: Tensor | None) -> None:
         """Copy the votes that were read, if a function is about to write to their memory."""
         votes = self.readings.get("votes")
         if votes and own is not None and memory(own) == memory(votes[0]):

@@ -151,31 +151,34 @@ def poses(
     masks = {mask.event.index for place in passes[-1] for mask in masked(flow, place)}
     masks |= {later for index in masks for later in flow.descendants(index)}
     last, doubt = [place for place in passes[-1] if place.event.index not in masks], None
-    offs = {k: off for k, place in enumerate(last) if (off := _off(place, scores)) is not None}
+    offs = {
+        k: off for k, place in enumerate(last) if (off := _difference(place, scores)) is not None
+    }
     fits = [k for k, off in offs.items() if off <= 1.001 * min(offs.values()) + TINY]
-    fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
-    returned = [] if fits else _measured(flow, rounds[-1], ends[-1], scores)
-    returned = returned if fits or returned else _returned(flow, rounds, output)
+    fits = fits or [k for k, p in enumerate(last) if any(_holds(p, one) for one in output)]
+    returned = [] if fits else _with_norms(flow, rounds[-1], ends[-1], scores)
+    returned = returned if fits or returned else _in_output(flow, rounds, output)
     if len(returned) == 1:
         return returned, None
     chosen = (fits or [len(last) - 1])[-1]
     if not fits:
-        compared = _compared(flow, rounds[-1], passes[-1]) or _compared(flow, rounds[-1], passes[0])
+        compared = _compared_with_votes(flow, rounds[-1], passes[-1])
+        compared = compared or _compared_with_votes(flow, rounds[-1], passes[0])
         rivals = returned or [last[min(compared or 0, chosen)]]
         if returned or parallel(rivals[0], last[chosen].tensor) is None:
             listed = "; or ".join(one.made for one in rivals)
             doubt = (
-                f"in doubt: or {listed}; the scores are the norms of neither and none of them "
-                "alone is returned, so say which by poses='method:variable'"
+                f"in doubt: or {listed}; neither has the scores as norms, and the output does not "
+                "decide: name the poses by poses='method:variable'"
             )
     numbers, whole = rounds[-1].count("E"), rows(last[chosen].tensor, last[chosen].roles).shape[2]
     if doubt is None and last[chosen].event.name in ("cat", "stack") and whole > numbers:
         doubt = (
-            f"in doubt: {last[chosen].event.name} makes {whole} numbers of it, but votes have "
-            f"{numbers}: if an activation is one of them, name both by poses= and scores="
+            f"in doubt: {last[chosen].event.name} gives poses of {whole} numbers, but votes have "
+            f"{numbers}: if one of them is an activation, give poses= and scores="
         )
     before = [one[chosen] for one in passes[:-1] if len(one) > chosen]
-    alike = all(_kind(one) == _kind(last[chosen]) for one in before)
+    alike = all(_function_name(one) == _function_name(last[chosen]) for one in before)
     return [*(before if alike else []), last[chosen]], doubt
 
 
@@ -188,7 +191,7 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
     (B, J, E) of the sum alone. Squares that are only summed, to give norms, are left out.
     """
     events = flow.events[turn.total.index + 1 : end]
-    once = _once(events)
+    once = _outside_loops(events)
     places = [Place(turn.total, -1, turn.total_roles)]
     alone = {turn.total.index}
     for event in events:
@@ -199,7 +202,7 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
         if event.index not in once:
             continue
         for position in (*range(len(event.inputs)), -1):
-            place, port = Place(event, position, ()), _port(flow, event, position)
+            place, port = Place(event, position, ()), _source(flow, event, position)
             if isinstance(place.tensor, nn.Parameter) or _is_part(flow, place):
                 continue
             fits = (parallel(earlier, place.tensor) for earlier in reversed(places))
@@ -216,17 +219,18 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
     return places
 
 
-def _once(events: Sequence[Event]) -> set[int]:
+def _outside_loops(events: Sequence[Event]) -> set[int]:
     """Return the indices of events whose call runs once, so not in a loop (over classes, say)."""
     counts = Counter(event.site for event in events)
     return {event.index for event in events if counts[event.site] == 1}
 
 
-def _kind(place: Place) -> str | None:
+def _function_name(place: Place) -> str | None:
+    """Return the name of the function that made a place; None if it is an input of an event."""
     return place.event.name if place.position < 0 else None
 
 
-def _port(flow: Flow, event: Event, position: int) -> Port | None:
+def _source(flow: Flow, event: Event, position: int) -> Port | None:
     """Return the port that made an input of an event; for position -1, its own first output."""
     return (event.index, 0) if position < 0 else flow.sources[event.index][position]
 
@@ -241,11 +245,11 @@ def _is_part(flow: Flow, place: Place) -> bool:
     return flow.events[base[0]].outputs[base[1]].numel() > place.tensor.numel()
 
 
-def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
+def _compared_with_votes(flow: Flow, turn: Round, places: list[Place]) -> int | None:
     """Return the index of the last place that the routing compares with the votes, or None."""
     base = votes_base(flow, turn)
     for k, place in reversed(list(enumerate(places))):
-        port = _port(flow, place.event, place.position)
+        port = _source(flow, place.event, place.position)
         for event, _ in flow.steps_from([] if port is None else [port]):
             if any(flow.base(event, n) == base for n in range(len(event.inputs))):
                 return k
@@ -266,19 +270,19 @@ def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
     return None
 
 
-def _measured(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
+def _with_norms(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
     """Return the tensor (B, J, E) whose norms are the scores, made of the sum and other tensors."""
     events, found = flow.events[turn.total.index + 1 : end], []
-    for k in sorted(_once(events) & flow.descendants(turn.total.index)):
+    for k in sorted(_outside_loops(events) & flow.descendants(turn.total.index)):
         roles = _as_poses(turn, flow.events[k].outputs[0])
         if roles is not None:
             place = Place(flow.events[k], -1, roles)
-            if (off := _off(place, scores)) is not None:
+            if (off := _difference(place, scores)) is not None:
                 found.append((off, k, place))
     return [place for _, _, place in sorted(found)[:1]]
 
 
-def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
+def _in_output(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
     """Return tensors (B, J, E) of the output that are made of the last sum and are not masked."""
     turn, result = rounds[-1], []
     after = flow.descendants(turn.total.index)
@@ -310,7 +314,7 @@ def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
     return tuple(roles) if {"B", "J", "E"} <= set(roles) and tensor.is_floating_point() else None
 
 
-def _off(place: Place, scores: list[Tensor]) -> float | None:
+def _difference(place: Place, scores: list[Tensor]) -> float | None:
     """Return the least relative difference between the norms of a place and candidate scores.
 
     None if no candidate agrees with the norms within the allowed difference.
@@ -324,7 +328,7 @@ def _off(place: Place, scores: list[Tensor]) -> float | None:
     return min((off for off in offs if off < allowed([norms, *scores])), default=None)
 
 
-def _shows(place: Place, output: Tensor) -> bool:
+def _holds(place: Place, output: Tensor) -> bool:
     """Return whether an output of the network holds these poses."""
     roles = place.roles if output is place.tensor else parallel(place, output)
     return roles is not None and torch.allclose(

@@ -132,13 +132,13 @@ def wrap(
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
     if abilities(network).has_capsules:
         raise ValueError(
-            f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
-            "capsviz.trace(network, images) looks into it as it is"
+            f"a {type(as_written(network)).__name__} has a `look` and needs no wrapping: call "
+            "capsviz.trace(network, images)"
         )
     call, pair, card = by_hand(call=call, pair=pair, card=card)
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
-    asked = Options(whole_grid(grid), *parts)
+    options = Options(whole_grid(grid), *parts)
     network = as_written(network)
     recipe = recipe_of(
         network, image_shape, classes, capsules=capsules, example=example, normalise=normalise,
@@ -149,18 +149,18 @@ def wrap(
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
         named = couplings if isinstance(couplings, str) and ":" not in couplings else None
         recipe, recorded = _record(network, recipe, named)
-        wrapped = kind(network, recipe, infer(network, recipe, recorded, asked), card)
+        wrapped = kind(network, recipe, infer(network, recipe, recorded, options), card)
         taken = "images" if example is None else "inputs"
         how = f"{'given' if call else f'network({taken})'}: {outputs.described(recorded.output)}"
         wrapped.inferred.facts.insert(0, ("call", how))
-        _try(wrapped, recorded)
-        _look_below(wrapped, recorded)
+        _try_out(wrapped, recorded)
+        _infer_below(wrapped, recorded)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
     return wrapped
 
 
-def _try(shown: Bare, recorded: Recorded) -> None:
+def _try_out(shown: Bare, recorded: Recorded) -> None:
     """Try single images and replaced children, compare with a CapsNet, and add the findings."""
     images, known = recorded.images, shown.inferred
     if _refuses_one(shown, images):
@@ -177,7 +177,7 @@ def _try(shown: Bare, recorded: Recorded) -> None:
     seen = shown.look(images, keep=(both := ("couplings", "poses")))
     if len({len(seen[part]) for part in both if part in seen}) > 1:
         known.last_alone = True
-        known.say("iterations", "poses are known of the last alone, so couplings are shown of it")
+        known.say("iterations", "poses are found for the last only, so a trace gives only the last")
     known.peculiar = verification.differences(shown, images)
     if recorded.layer is not None:
         last = recorded.layer.rounds[-1]
@@ -191,27 +191,27 @@ def _try(shown: Bare, recorded: Recorded) -> None:
         known.say("note", reason)
 
 
-def _look_below(top: Bare, recorded: Recorded) -> None:
+def _infer_below(top: Bare, recorded: Recorded) -> None:
     """Infer the earlier routed layers that lead to the classes, and report all other layers."""
     known = top.inferred
     for one in recorded.others:
         own = recorded._replace(layer=one)
         recipe = replace(top.recipe, classes=one.parents)
-        said = f"{one}: trace it by capsules={one.parents}"
+        finding = f"{one}: trace it by capsules={one.parents}"
         if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
             try:
                 options = Options(scores="norms", decode=False)
                 shown = Wrapped(top.network, recipe, infer(top.network, recipe, own, options))
-                _try(shown, own)
+                _try_out(shown, own)
                 if wrong := next(verification.mistakes(shown, recorded.images), None):
                     raise ValueError(wrong)
-                doubts = [said for _, said in shown.inferred.facts if "in doubt" in said]
-                said = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
+                doubts = [text for _, text in shown.inferred.facts if "in doubt" in text]
+                finding = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
                 shown.inferred.parents = one.parents
                 known.below.append(shown.inferred)
             except ValueError as error:
-                said += f", as it is not to be traced beside the classes: {error}"
-        known.say("also", said)
+                finding += f", because it cannot be traced along with the classes: {error}"
+        known.say("also", finding)
 
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
@@ -339,15 +339,15 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     known = Inferred()
     if options.couplings is not None:
         known = capsules(network, recipe, recorded, options)
-    known.scores, finding = _scores(recipe, recorded, options.scores, "poses" in known.readers)
+    known.scores, finding = _find_scores(recipe, recorded, options.scores, "poses" in known.readers)
     known.say("scores", finding)
     if options.couplings is None:
         return known
     shown = Wrapped(network, recipe, known)
-    _sum(shown, recorded)
+    _fit_to_sum(shown, recorded)
     known.decode, finding = outputs.find_decoder(shown, recorded, options.decode)
     known.say("decoder", finding)
-    known.places = _places(shown, recorded.images, options.grid)
+    known.places = _find_places(shown, recorded.images, options.grid)
     known.say("grid", known.places.evidence)
     made = (t for event in recorded.flow.events for t in event.outputs)
     sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
@@ -355,7 +355,7 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     if recorded.layer is not None:
         known.passes = len(recorded.layer.rounds)
         if known.passes > 1:
-            known.iterations, how = _iterations(shown, recorded, recorded.layer)
+            known.iterations, how = _find_setter(shown, recorded, recorded.layer)
             known.say("iterations", f"{known.passes}, {how}")
     return known
 
@@ -375,7 +375,7 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
         known.readers, known.entries = readers_of_layer(layer)
         known.children = layer.children
         known.reads["votes"] = flow.occurrence(layer.rounds[0].event)
-        _say_layer(known, layer)
+        _report_layer(known, layer)
     elif options.couplings is not None:
         given("couplings", options.couplings)
     if options.votes is not None:
@@ -414,7 +414,7 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
     return known
 
 
-def _sum(shown: Wrapped, recorded: Recorded) -> None:
+def _fit_to_sum(shown: Wrapped, recorded: Recorded) -> None:
     """Choose how to read couplings and votes, so that Σ couplings · votes is a sum of the pass.
 
     There is a choice for watched variables: to leave out the last couplings, made after the last
@@ -438,27 +438,30 @@ def _sum(shown: Wrapped, recorded: Recorded) -> None:
             return
     known.readers = own
     known.say(
-        "votes", "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
+        "votes",
+        "in doubt: no tensor of the pass is Σ couplings · votes: name both factors by votes= and "
+        "couplings=",
     )
 
 
-def _say_layer(known: Inferred, layer: Layer) -> None:
+def _report_layer(known: Inferred, layer: Layer) -> None:
     """Report which softmax makes the couplings, and where they weigh the votes."""
     last, count = layer.rounds[-1], len(layer.rounds)
     iterations = f"{count} iteration{'s' * (count > 1)}"
     known.say("couplings", f"{layer.weighing} in {layer.place}, {iterations}")
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
-        known.say("weights", f"{where}; what scales them is not taken for activations")
+        known.say("weights", f"{where}; the scales are not read as activations")
     if any(turn.normalised and turn.whole is None for turn in layer.rounds):
         known.say(
-            "note", "couplings are scaled by what is made of them, which stays if others are given"
+            "note",
+            "couplings are scaled by a function of themselves; if replaced, they keep that scale",
         )
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     known.say("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}")
 
 
-def _scores(
+def _find_scores(
     recipe: Recipe, recorded: Recorded, scores: Callable | str | None, has_poses: bool
 ) -> tuple[Callable | None, str]:
     """Return the function, output -> scores, and the evidence; None for norms of the poses."""
@@ -482,7 +485,7 @@ def _scores(
     return None, "norms of the poses"
 
 
-def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
+def _find_places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
     """Return the positions of the children, as given or found by probing."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
     if shown.draw is not None:
@@ -496,7 +499,7 @@ def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | 
     return grids.NOWHERE._replace(evidence=why)
 
 
-def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
+def _find_setter(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
     """Return the attribute that sets the number of iterations, or None; and the evidence."""
     passes, images = len(layer.rounds), recorded.images[:2]
     values = range(passes - 1, passes + 1)
