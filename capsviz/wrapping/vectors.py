@@ -80,7 +80,7 @@ def children(flow: Flow, turn: Round) -> Place | str:
         place = Place(event, at[0], _letters(own))
         if size_of("I", place.tensor.shape, place.roles) == turn.count("I"):
             return place
-        return f"votes are put together of several products, as {event.name} in {event.place}"
+        return f"votes are combined from several products, as {event.name} in {event.place}"
     return "votes come from no product with weights"
 
 

@@ -165,14 +165,14 @@ def _try_out(shown: Bare, recorded: Recorded) -> None:
     images, known = recorded.images, shown.inferred
     if _refuses_one(shown, images):
         shown.recipe = replace(shown.recipe, smallest=2)
-        known.say("batch", "cannot take one image: it is given two of them")
+        known.say("batch", "cannot take one image: single images are run twice in one batch")
     if shown.recipe.cuda:
         known.say("device", "its code asks for a GPU: it is run on the CPU")
     if not isinstance(shown, Wrapped):
         return
     if (why := _refuses_children(shown, images)) is not None:
         known.child_entry = None
-        finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
+        finding = f"can be read, not replaced: the classes depend on more than the children ({why})"
         known.say("children", finding)
     seen = shown.look(images, keep=(both := ("couplings", "poses")))
     if len({len(seen[part]) for part in both if part in seen}) > 1:
@@ -288,7 +288,7 @@ def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Reci
                 f"the network cannot be called with images alone: {needs}; give "
                 f"call=lambda net, images: ... ({reason[:120]})"
             ) from error
-        fixed = "; a batch of one size alone? then call= may fill it up" if FIXED in reason else ""
+        fixed = "; if only one batch size fits, pad the batch in call=" if FIXED in reason else ""
         what = "images" if recipe.example is None else "inputs like the example, as rows"
         raise ValueError(
             f"the network refuses {what} {tuple(images.shape)}: {type(error).__name__}: "
@@ -308,9 +308,9 @@ def _no_capsules(
         )
     words = seen(flow, tried, weighing)
     if tried:
-        words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
+        words += f" (if the capsules are not classes, give capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
-        words += f" (one of them no class? then classes={classes + 1})"
+        words += f" (if one of them is not a class, give classes={classes + 1})"
     return (
         f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents in a "
         f"pass of {batch} inputs{words}; "
