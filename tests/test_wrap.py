@@ -562,7 +562,7 @@ class OfEachChild(Written):
 
 def test_votes_of_several_products_have_no_children_that_are_seen(images):
     net = wrapped(OfEachChild())
-    assert "not found: votes are put together of several products" in net.report()
+    assert "not found: votes are combined from several products" in net.report()
     seen = capsviz.trace(net, images)
     assert seen.children is None and seen.grid == (2, 4, 3)
     with torch.no_grad():

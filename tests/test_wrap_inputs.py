@@ -226,7 +226,7 @@ def test_each_of_several_routed_layers_can_be_traced():
             {"example": ids(2), "capsules": J},
             "expected a number of classes, at least 2, or capsules=",
         ),
-        ({"example": ids(2), "classes": 5}, r"are the capsules no classes\? then capsules=3"),
+        ({"example": ids(2), "classes": 5}, r"if the capsules are not classes, give capsules=3"),
     ],
 )
 def test_what_is_no_input_is_refused_in_one_line(options, said):

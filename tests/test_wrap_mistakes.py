@@ -99,9 +99,10 @@ def test_an_error_inside_the_network_is_told_with_its_line_and_no_advice():
     assert "give call" not in said and "images alone" not in said
 
 
-def test_a_network_that_says_itself_what_is_inside_is_not_wrapped():
+def test_a_network_that_has_a_look_is_not_wrapped():
     model = capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4).eval()
-    with pytest.raises(ValueError, match=r"CapsNet says itself .* `look`: capsviz.trace\(network"):
+    said = r"CapsNet has a `look` and needs no wrapping: call capsviz.trace\(network"
+    with pytest.raises(ValueError, match=said):
         capsviz.wrap(model, (1, 28, 28), 10)
 
 

@@ -72,7 +72,7 @@ def test_children_in_the_order_of_the_grid_are_put_in_where_the_network_has_them
 def test_where_more_of_an_image_reaches_the_classes_children_are_not_replaced(images):
     net = wrapped(zoo.Expectation())  # activations of the children are made beside them
     assert missing(net, ("from_children",)) == ["from_children"]
-    assert "can be read, not replaced: more of an image reaches" in net.report()
+    assert "can be read, not replaced: the classes depend on more" in net.report()
     asked = {"classes": list("abc"), "dataset": "noise"}
     with pytest.raises(ValueError, match="no way from other children to its classes"):
         transplant.ByCapsules().measure(net, images, of="children", **asked)

@@ -1,9 +1,9 @@
-"""Checkpoints: weights as safetensors and a card that describes them, both written atomically.
+"""Save and load checkpoints: weights as safetensors, with a card that describes them.
 
-`NAME.safetensors` holds tensors only, `NAME.json` the card: network, data set, recipe, results,
-provenance and the SHA-256 of the weights. Nothing is unpickled. The state of an unfinished run,
-`state.safetensors`, is a checkpoint too: that of the weights that the run would end with if it
-stopped now.
+`NAME.safetensors` holds only tensors. The card `NAME.json` holds network, data set, recipe,
+results, provenance and the SHA-256 of the weights. Both files are written atomically, and nothing
+is unpickled. The state of an unfinished run, `state.safetensors`, can be loaded too: it gives the
+weights that the run would return if it stopped now.
 """
 
 import hashlib
@@ -32,26 +32,26 @@ from capsviz.nn.computation import seeded
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 FORMAT = 1  # version of the card format
 PARTS = ("model", "dataset", "weights")  # required in every card
-STATE = "state.safetensors"  # file of an unfinished run
-BEST = re.compile(r"best-\d+")  # stem of the best weights of an unfinished run, by epoch
-PRIMARY = ".primary"  # ends the stem of a primary-capsule decoder that lies beside a network
+STATE = "state.safetensors"  # the state of an unfinished run
+BEST = re.compile(r"best-\d+")  # file stem of a run's best weights, with their epoch
+PRIMARY = ".primary"  # end of the file stem of a network's primary-capsule decoder
 
 
 def shipped() -> list[str]:
-    """Return the names of the weights that come with capsviz."""
+    """Return the names of the weights that are shipped with capsviz."""
     files = discovery.folder(SHIPPED).glob("*.safetensors")
     return sorted(p.stem for p in files if not p.stem.endswith(PRIMARY))
 
 
 def find(name: str | os.PathLike) -> Path:
-    """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
+    """Return the path of the weights for a shipped name, a `.safetensors` file or a folder.
 
-    A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
-    folder. For the folder of an unfinished run the path is that of its state, also if an earlier
-    end of it left weights there. ValueError for anything else.
+    The string "digits" means the shipped network; a `Path`, or "./digits", is a file or folder. A
+    folder must hold one checkpoint or an unfinished run. A run's state is preferred to finished
+    weights beside it if it has more epochs. ValueError if nothing is found.
     """
     path = Path(name).expanduser()
-    is_name = isinstance(name, str) and path.name == name  # a Path is a path
+    is_name = isinstance(name, str) and path.name == name
     if path.suffix == ".safetensors":
         if path.is_file():
             return path
@@ -82,20 +82,23 @@ def find(name: str | os.PathLike) -> Path:
 
 
 def shadowed(name: str | os.PathLike) -> str | None:
-    """Return a line that a name means shipped weights, if a folder here has it too; else None."""
+    """Return a note if a shipped name is also the name of a folder with weights here; else None."""
     if name in shipped() and any(Path(name).glob("*.safetensors")):
         return f"'{name}' means the shipped weights: for the folder '{name}' write ./{name}"
     return None
 
 
 def _is_further(state: Path, weights: Path) -> bool:
-    """Return whether a state has more epochs than the finished weights beside it."""
+    """Return whether a run's state has more epochs than the finished weights beside it."""
     now = json.loads(read_about(state).get("card", "{}")).get("training", {}).get("epochs", 0)
     return now > read_card(weights).get("training", {}).get("epochs", now)
 
 
 def read_card(weights: Path) -> dict:
-    """Return the card beside a weight file, or in a run's state; ValueError if there is none."""
+    """Return the card of a weight file or of a run's state.
+
+    ValueError if the card is missing or damaged.
+    """
     if weights.name == STATE:
         return _card_of_state(weights, read_about(weights))
     path = weights.with_suffix(".json")
@@ -115,7 +118,7 @@ def read_card(weights: Path) -> dict:
 
 
 def require_name(path: Path) -> None:
-    """Raise ValueError if a name is reserved for other files of a run or for a decoder."""
+    """Raise ValueError if a file name is reserved for a run's state, best weights or decoder."""
     stem = path.stem
     if path.name == STATE or BEST.fullmatch(stem) or stem.endswith(PRIMARY):
         raise ValueError(
@@ -132,8 +135,8 @@ def save(
     Parameters
     ----------
     model  a network of `capsviz.nn.models`.
-    card   its contents; network, digest and storage type are added.
-    dtype  of floating-point tensors in the file; None keeps theirs.
+    card   contents of the card; the network and facts about the weight file are added.
+    dtype  type of the floating-point tensors in the file; None keeps the model's types.
     """
     require_name(path)
     tensors = model.state_dict()
@@ -154,9 +157,9 @@ def save(
 
 
 def network(model: nn.Module) -> dict:
-    """Return name and config of a network of `capsviz.nn.models`, by which it is built again.
+    """Return the name and config from which a network of `capsviz.nn.models` can be rebuilt.
 
-    If parts of it are plug-ins, also the digests of their code.
+    If it has plug-in parts, the digests of their code are included.
     """
     about: dict = {"name": models.name_for(model), "config": model.config}
     plugins = models.plugins(**about)
@@ -164,9 +167,10 @@ def network(model: nn.Module) -> dict:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a weight file, or of a run's state those of the best weights so far.
+    """Return the tensors of a weight file.
 
-    ValueError for damaged files.
+    For the state of a run, return its best weights so far, or the last ones (or their moving
+    average) if the recipe keeps the last. ValueError for damaged files.
     """
     tensors, about = read_tensors(path)
     if path.name != STATE:
@@ -180,9 +184,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def best_weights(state: Path, run: Mapping, epoch: int) -> Path:
-    """Return the path of the best weights of an unfinished run; ValueError if they are not there.
+    """Return the path of the best weights of an unfinished run.
 
-    `run` is as from `run_of_state`, `epoch` the one of these weights.
+    `run` is the result of `run_of_state`; `epoch` is the epoch of these weights. ValueError if the
+    file is missing or does not match the run.
     """
     path = state.with_name(f"best-{epoch}.safetensors")
     if not path.is_file() or run.get("best_sha256") not in (None, sha256(path)):
@@ -202,7 +207,10 @@ def _card_of_state(state: Path, about: Mapping[str, str]) -> dict:
 
 
 def run_of_state(state: Path, about: Mapping[str, str]) -> dict:
-    """Return recipe, precision and history from the strings of a state, or raise ValueError."""
+    """Return recipe, precision and history from the metadata of a run's state.
+
+    ValueError if they are missing or damaged.
+    """
     try:
         values = json.loads(about["run"])
         _ = values["precision"], values["recipe"]["keep"]
@@ -216,13 +224,13 @@ def run_of_state(state: Path, about: Mapping[str, str]) -> dict:
 
 
 def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
-    """Load a trained network, in float32 and evaluation mode, with its card as `.card`.
+    """Load a trained network in float32 and evaluation mode; its attribute `card` is the card.
 
     Parameters
     ----------
-    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one or an
-            unfinished run.
-    device  to put it on.
+    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds such a file or
+            an unfinished run.
+    device  where the network is put.
 
     Raises
     ------
@@ -235,7 +243,7 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(f"{unlike}: its SHA-256 is that of other weights")
     try:
-        with seeded(0):  # leaves the global random state unchanged
+        with seeded(0):  # restores the global random state afterwards
             model = models.of_config(card["model"]["name"], card["model"]["config"]).float()
         model.load_state_dict(
             {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
@@ -259,19 +267,19 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):
-    """Write tensors and strings to a safetensors file."""
+    """Write tensors and metadata strings to a safetensors file."""
     whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     write_bytes(path, to_bytes(whole, about))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return tensors and strings of a safetensors file; ValueError for anything else."""
+    """Return the tensors and metadata strings of a safetensors file; ValueError if damaged."""
     with _opened(path) as file:
         return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """Return the strings of a safetensors file; ValueError for anything else."""
+    """Return the metadata strings of a safetensors file; ValueError if damaged."""
     with _opened(path) as file:
         return file.metadata() or {}
 
@@ -293,7 +301,7 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of_tensors(tensors: Iterable[tuple[str, Any]]) -> str:
-    """Return the SHA-256 of named tensors, independent of their order, as hex digits."""
+    """Return the SHA-256 of named tensors as hex digits; their order does not matter."""
     content = hashlib.sha256()
     for name, tensor in sorted(tensors, key=lambda one: one[0]):
         if isinstance(tensor, torch.Tensor):

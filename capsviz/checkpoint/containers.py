@@ -1,8 +1,8 @@
-"""Read weights that PyTorch, Lightning, timm or training scripts have saved.
+"""Read weights saved by PyTorch, Lightning, timm or training scripts.
 
 The format is recognised by content. No code in a file is run: `torch.load` uses
-`weights_only=True`, and an object of an unknown class, such as a Namespace of arguments, is
-replaced by an empty object.
+`weights_only=True`. An object of an unknown class, such as a Namespace of arguments, is replaced
+by an empty object.
 """
 
 import difflib
@@ -27,13 +27,13 @@ FIRST = (
     "net",
     "network",
     "weights",
-)  # preferred on a tie
+)  # table names, in order of preference if several fit equally well
 TOP = "the top level"  # in messages, for the table named ""
-DEEPEST, NAMED = 3, 4  # levels of nested tables; names that a message lists
+DEEPEST, NAMED = 3, 4  # deepest level of nested tables; most names in a message
 
 
 class Unread:
-    """Replace an object of an unknown class."""
+    """Stand in for an object of an unknown class."""
 
     def __init__(self, *_): ...
     def __setstate__(self, _): ...
@@ -43,9 +43,9 @@ PLAIN: Any = (lambda *_: {}, "collections.defaultdict")  # often holds the train
 
 
 def read(path: Path) -> dict[str, dict[str, Tensor]]:
-    """Return all tables of tensors in a file of weights, by the names of the tables around them.
+    """Return all tables of tensors in a weight file, by name ("ema.state_dict" if nested).
 
-    ValueError for a file that cannot be read safely, or holds no such table.
+    ValueError for a file that cannot be read safely or holds no such table.
     """
     if not path.is_file():
         raise ValueError(f"there is no file '{path}'")
@@ -54,7 +54,8 @@ def read(path: Path) -> dict[str, dict[str, Tensor]]:
     if head[8:] == b"{":  # the header of safetensors begins with its length
         return {"": checkpoint.read_weights(path)}
     unknown: list[str] = []
-    safe = torch.serialization.get_safe_globals()  # other code's; a partly allowed class fails
+    # Classes allowed by other code are removed for now: a partly allowed class fails to load.
+    safe = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     try:
         with suppress(ValueError):  # raised for the format before PyTorch 1.6
@@ -93,12 +94,16 @@ def _tables(content: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str,
 
 
 def fitted(path: Path, own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """Return the tensors of a file by the names that a network has for them, and a note or "".
+    """Return the tensors of a weight file under a network's own names, and a note or "".
 
-    The table and the prefix, of names in it or of the network's, are those by which most of its
-    names fit; of equals, those that `FIRST` names. The note says where else more than half as many
-    fit. ValueError if different ones fit as well, for names that differ by `ADDED` alone, for
-    weights that are not floating-point numbers, or as from `read`.
+    Every table of the file is tried, with prefixes removed from its names or added to them. The
+    one with most names of the network is used; `FIRST` decides a tie. The note lists tables with
+    different weights in which more than half as many names fit.
+
+    Raises
+    ------
+    ValueError  if different weights fit equally well, if names differ only by what `ADDED`
+                matches, if weights are not floating-point numbers, or from `read`.
     """
     clean = {_clean(key): key for key in own}
     names = clean if len(clean) == len(own) else {key: key for key in own}
@@ -154,8 +159,11 @@ def _clean(name: str) -> str:
 
 
 def _prefixes(longer: Mapping, shorter: Mapping) -> list[str]:
-    """Return "" and what stands before most names of `shorter`, or in most of those of `longer`."""
-    tried = list(shorter)[:DEEPEST]  # some may be missing
+    """Return "" and each prefix that turns most names of `shorter` into names of `longer`.
+
+    "Most" is more than half of the smaller table's names.
+    """
+    tried = list(shorter)[:3]  # several, because one may be missing in `longer`
     ends = [(key, long) for key in tried for long in longer if long.endswith(f".{key}")]
     found = dict.fromkeys(long.removesuffix(key) for key, long in ends)  # in the file's order
     half = min(len(longer), len(shorter)) / 2
@@ -163,15 +171,16 @@ def _prefixes(longer: Mapping, shorter: Mapping) -> list[str]:
 
 
 def load_into(network: nn.Module, path: Path, called: str) -> str:
-    """Load a file of weights into a network; return a note on other weights in the file, or "".
+    """Load a weight file into a network; return a note on other weights in the file, or "".
 
-    ValueError if the weights do not fit; it lists names and shapes, those with a near match first.
+    `called` names the network in messages. ValueError if the weights do not fit: it lists names and
+    shapes, and for a missing name the nearest one in the file.
     """
     own = network.state_dict()
     tensors, note = fitted(path, own)
     try:
         network.load_state_dict(tensors)
-    except Exception as error:  # modules may have hooks of their own
+    except Exception as error:  # a module's own loading hooks may raise anything
         wrong = unlike(own, tensors) or " ".join(str(error).split())[:300]
         raise ValueError(
             f"{path} holds weights of another network than {called}: {wrong}"
@@ -180,7 +189,7 @@ def load_into(network: nn.Module, path: Path, called: str) -> str:
 
 
 def unlike(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> str:
-    """Return how names and shapes differ from a network's own; "" if they do not."""
+    """Return a description of names and shapes that differ from a network's; "" if all agree."""
     shape = {key: str(tuple(value.shape)) for key, value in {**tensors, **own}.items()}
     sizes = [
         f"{key} {tuple(tensors[key].shape)}, expected {shape[key]}"

@@ -1,4 +1,4 @@
-"""The network that `wrap` returns: how to run it, where its parts are, and its report."""
+"""Run the network that `wrap` returns, read and replace its parts, and report what was found."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from capsviz.wrapping.taps import (
     taps_of,
 )
 
-OF_FILES = ("affnist", "curves")  # analyses of results, without a network
+OF_FILES = ("affnist", "curves")  # analyses that read result files and need no network
 
 
 class Setter(NamedTuple):
@@ -43,29 +43,29 @@ class Setter(NamedTuple):
     module: nn.Module
     attribute: str
     value: int
-    name: str  # from the network on
+    name: str  # dotted name of the attribute in the network
 
 
 @dataclass
 class Inferred:
-    """The parts of a network: how each is read, found in the recorded pass or given."""
+    """How to read and replace the parts of one routed layer of a network."""
 
     readers: dict[str, Reader] = field(default_factory=dict)
-    facts: list[tuple[str, str]] = field(default_factory=list)  # parts, and how they were found
+    facts: list[tuple[str, str]] = field(default_factory=list)  # lines of the report
     scores: Callable | None = None  # output -> (B, J); None: norms of the poses
-    entries: tuple[Entry | SoftmaxEntry, ...] = ()  # where couplings can be put in
-    child_entry: ChildEntry | None = None  # where children can be put in
-    children: int | None = None  # how many
-    reads: dict[str, int] = field(default_factory=dict)  # up to this layer, where others share code
+    entries: tuple[Entry | SoftmaxEntry, ...] = ()  # where couplings can be replaced
+    child_entry: ChildEntry | None = None  # where children can be replaced
+    children: int | None = None  # number of children
+    reads: dict[str, int] = field(default_factory=dict)  # by part: which reading, from 1
     decode: Callable | None = None  # (poses (B, J, E), classes (B,)) -> images
     places: Places = NOWHERE
     passes: int | None = None  # routing iterations in the recorded pass
-    last_alone: bool = False  # couplings and poses are shown of the last one: poses of no other
-    iterations: Setter | None = None  # sets their number
+    last_alone: bool = False  # give only the last iteration, because others have no poses
+    iterations: Setter | None = None  # sets the number of iterations
     image_bytes: int = 1
     peculiar: dict[str, str] = field(default_factory=dict)  # `verification.differences`
-    parents: int = 0  # of a layer that is not that of the classes
-    below: list[Inferred] = field(default_factory=list)  # routed layers that lead to it, in order
+    parents: int = 0  # number of parents, if they are not the classes
+    below: list[Inferred] = field(default_factory=list)  # earlier routed layers, in order
 
     def say(self, name: str, finding: str) -> None:
         """Add a line to the report."""
@@ -73,7 +73,7 @@ class Inferred:
 
 
 class Bare(nn.Module):
-    """A network without capsules, or of which only scores are known: it can be evaluated."""
+    """A network of which only the scores are known: it can be evaluated, not traced."""
 
     def __init__(
         self, network: nn.Module, recipe: Recipe, inferred: Inferred, card: Mapping | None = None
@@ -85,32 +85,32 @@ class Bare(nn.Module):
 
     @property
     def image_bytes(self) -> int:
-        """Memory of one image in a forward pass."""
+        """Return the memory of one image in a forward pass, in bytes."""
         return self.inferred.image_bytes
 
     @property
     def draw(self) -> Callable | None:
-        """(count, seed) -> random inputs; None for a network that takes images."""
+        """Return a function, (count, seed) -> random inputs; None if the network takes images."""
         return None if self.recipe.example is None else self.recipe.draw
 
     @property
     def takes_double(self) -> bool:
-        """Whether its inputs hold numbers that float32 would round."""
+        """Return whether its inputs hold numbers that float32 would round."""
         return self.recipe.example is not None and self.recipe.example.is_double
 
     def rows(self, inputs: Any) -> Tensor:
-        """Return inputs as the example has them, or images, as one tensor (N, ...)."""
+        """Return inputs in the form of the example, or images, as one tensor (N, ...)."""
         return inputs if self.recipe.example is None else self.recipe.example.rows(inputs)
 
     def forward(self, images: Tensor) -> Any:
-        """Images (B, C, H, W) in [0, 1] -> scores (B, J) in [0, 1]."""
+        """Return scores (B, J) in [0, 1] for images (B, C, H, W) in [0, 1]."""
         assert self.inferred.scores is not None  # else it is `Wrapped`, with its own `forward`
         output, _ = self.passed(images)
         scores = self.inferred.scores(output)[: len(images)]
         return Scores(scores, scores.clamp_min(torch.finfo(scores.dtype).tiny).log())
 
     def report(self) -> str:
-        """Return what was found, with its evidence, and which analyses can be run."""
+        """Return the parts that were found, with evidence, and the analyses that can be run."""
         count = sum(p.numel() for p in self.network.parameters())
         shape = ", ".join(map(str, self.recipe.image_shape))
         kind, of = type(self.network).__name__, "images" if self.draw is None else "inputs"
@@ -132,9 +132,10 @@ class Bare(nn.Module):
     def passed(
         self, images: Tensor, taps: Collection[Tap] = (), **more: Any
     ) -> tuple[Any, TapPass]:
-        """Return the output of one pass, for `smallest` images at least, and what taps read.
+        """Run one pass; return the output and the finished `TapPass` with its readings.
 
-        `more` are further arguments of `TapPass`.
+        Images are repeated up to the smallest batch that the network accepts, so the output may
+        hold more rows than `images`. `more` are further arguments of `TapPass`.
         """
         recipe = self.recipe
         require_shape(images, recipe.image_shape)
@@ -145,25 +146,25 @@ class Bare(nn.Module):
 
 
 class Wrapped(Bare):
-    """A capsule network that can be traced; `capsviz.wrap` makes it."""
+    """A capsule network that can be traced, made by `capsviz.wrap`."""
 
     @property
     def peculiar(self) -> Mapping[str, str]:
-        """Differences from the CapsNet of 2017, with the reason, as the verification names them."""
+        """Return the differences from the CapsNet of 2017, as from `verification.differences`."""
         return self.inferred.peculiar
 
     @property
     def grid(self) -> tuple[int, int, int] | None:
-        """(types, rows, columns) of the children; None: they have no positions."""
+        """Return (types, rows, columns) of the children; None if they have no positions."""
         return self.inferred.places.grid
 
     @property
     def grids(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """The same for each routed layer, that of the classes last."""
+        """Return the grid of each routed layer, ending with the layer of the classes."""
         return tuple(one.places.grid for one in (*self.inferred.below, self.inferred))
 
     def at(self, layer: int) -> Wrapped:
-        """Return the same network as it shows another layer; ValueError for one that it lacks."""
+        """Return the same network, showing another routed layer; ValueError if there is none."""
         layers = (*self.inferred.below, self.inferred)
         if layer not in range(-len(layers), len(layers)):
             raise ValueError(f"this network has {len(layers)} routed layers, got layer {layer}")
@@ -174,18 +175,18 @@ class Wrapped(Bare):
 
     @property
     def decoder(self) -> Callable | None:
-        """None for a network that cannot decode."""
+        """Return the decoder, or None if the network has none."""
         return self.inferred.decode
 
     @property
     def parts(self) -> set[str]:
-        """Names of the parts that `look` can give."""
+        """Return the names of the parts that `look` can give."""
         more = {"lengths"} if self.decoder is None else {"lengths", "reconstruction"}
         return {*self.inferred.readers, *more}
 
     @property
     def replaceable(self) -> set[str]:
-        """Which of "couplings", "iterations" and "children" can be replaced."""
+        """Return which of "couplings", "iterations" and "children" can be replaced."""
         known = self.inferred
         found = {
             "couplings": known.entries,
@@ -195,7 +196,7 @@ class Wrapped(Bare):
         return {name for name, one in found.items() if one}
 
     def forward(self, images: Tensor) -> Output:
-        """Images (B, C, H, W) in [0, 1] -> scores (B, J), poses (B, J, E), primary (B, I, D)."""
+        """Return scores (B, J), poses (B, J, E) and primary (B, I, D) for images in [0, 1]."""
         traced = self.look(images, keep=("lengths", "poses", "primary"))
         poses = traced["poses"][-1] if "poses" in traced else None
         return Output(traced["lengths"], poses, traced.get("primary"))
@@ -208,11 +209,11 @@ class Wrapped(Bare):
         layer: int = -1,
         couplings: Tensor | list | None = None,
     ) -> Parents:
-        """Return poses and activations of the classes, for children (B, I, D) of no image.
+        """Return poses and activations of the classes for given children (B, I, D), without images.
 
-        Children, and couplings, are those of a routed layer. `activations` of children are ignored:
-        the network makes its own. ValueError where children, or couplings of single iterations,
-        cannot be put in.
+        Children and couplings are those of the routed layer `layer`. `activations` of children are
+        ignored: the network computes its own. ValueError if children cannot be replaced, or if
+        couplings are given for single iterations, as a list.
         """
         if isinstance(couplings, list):
             raise ValueError("couplings of single iterations of this network cannot be replaced")
@@ -235,10 +236,10 @@ class Wrapped(Bare):
         iterations: int | None = None,
         children: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return parts of one pass through one routed layer, for `capsviz.trace`.
+        """Return the parts named in `keep` of one pass, for one routed layer; used by `trace`.
 
-        Couplings (B, I, J) or (I, J), the number of iterations, and children (B, I, D) take the
-        place of its own; ValueError for what cannot be replaced.
+        Couplings (B, I, J) or (I, J), the number of iterations, and children (B, I, D) replace the
+        network's own. ValueError if a part cannot be replaced.
         """
         if (own := self.at(layer)) is not self:
             return own.look(
@@ -252,16 +253,16 @@ class Wrapped(Bare):
         listeners = {part: one for part, one in wanted.items() if not isinstance(one, tuple)}
         puts: dict[str, list[Change]] = {}
         if couplings is not None:
-            couplings = self._in_own_layout(couplings, count)
+            couplings = self._checked_couplings(couplings, count)
             puts["couplings"] = [entry.put(couplings) for entry in known.entries]
         if children is not None:
             if known.child_entry is None:
-                raise ValueError("children of this network can be read at most, not replaced")
+                raise ValueError("children of this network cannot be replaced")
             if (shape := tuple(children.shape[1:])) != known.child_entry.shape:
                 raise ValueError(f"expected children of {known.child_entry.shape}, got {shape}")
             puts["children"] = [known.child_entry.put(self._in_own_order(children, count))]
         with ALONE, ExitStack() as stack:
-            stack.enter_context(self._iterating(iterations))
+            stack.enter_context(self._with_iterations(iterations))
             modules = {one.module for one in listeners.values() if isinstance(one, OfModule)}
             variables = [one.variable for one in listeners.values() if isinstance(one, Watched)]
             heard: dict[Any, list] = {m: stack.enter_context(outputs_of(m)) for m in modules}
@@ -270,7 +271,7 @@ class Wrapped(Bare):
             output, mode = self.passed(images, taps, changes=chain(*puts.values()))
         for what, changes in puts.items():
             if mode.reached.isdisjoint(one.site for one in changes):
-                raise ValueError(f"{what} were not put in: this pass did not come where they enter")
+                raise ValueError(f"{what} were not replaced: this pass did not run that code")
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)
         if known.scores is not None:
@@ -287,7 +288,7 @@ class Wrapped(Bare):
         return traced
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
+        """Reconstruct images (B, C, H, W) in [0, 1] from poses (B, J, E) of `classes` (B,)."""
         if self.inferred.decode is None:
             raise ValueError(
                 "this network has no decoder that capsviz knows: give wrap decode=lambda poses, "
@@ -296,7 +297,7 @@ class Wrapped(Bare):
         return self.inferred.decode(poses, classes)
 
     def receptive_field(self, row: int, column: int, *, layer: int = -1) -> tuple[slice, slice]:
-        """Return the rows and columns of the image that capsules at one position depend on."""
+        """Return the rows and columns of the image on which capsules at a position depend."""
         places = self.at(layer).inferred.places
         if places.grid is None:
             raise ValueError(
@@ -305,7 +306,7 @@ class Wrapped(Bare):
         return places.rows[row], places.columns[column]
 
     def capsules(self, images: Tensor, part: str) -> Tensor:
-        """Return "primary" or "votes" as vectors (B, I, ·), in the network's own order."""
+        """Return `part`, "primary" or "votes", as vectors (B, I, ·) in the network's own order."""
         taps = taps_of(self.inferred.readers, (part,))
         if not taps:
             return self.look(images, keep=(part,))[part].flatten(2)
@@ -313,13 +314,13 @@ class Wrapped(Bare):
         return mode.readings[part][-1].flatten(2)
 
     def joined(self, readings: Mapping[str, list[Tensor]], count: int) -> dict[str, Tensor]:
-        """Return a tensor for each part that was read of `count` images, in the grid's order."""
+        """Join the readings of each part for `count` images into one tensor, in grid order."""
         traced, order = {}, self.inferred.places.order
         for part, values in readings.items():
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) for v in values]
-            own = values[: self.inferred.reads.get(part, len(values))]  # not of the layers above
+            own = values[: self.inferred.reads.get(part, len(values))]  # without later layers
             whole = torch.stack(like_the_last(values)) if part in PER_ITERATION else own[-1]
             if order is not None and part != "poses":
                 axis = 2 if part in PER_ITERATION else 1
@@ -327,12 +328,13 @@ class Wrapped(Bare):
             traced[part] = whole
         passes = len(traced["couplings"]) if "couplings" in traced else None
         if passes is not None and len(traced.get("logits", ())) != passes:
-            traced.pop("logits", None)  # of some iterations only
+            traced.pop("logits", None)  # known for some iterations only
         if self.inferred.last_alone:
             traced |= {part: traced[part][-1:] for part in PER_ITERATION if part in traced}
         return traced
 
-    def _in_own_layout(self, couplings: Tensor, count: int) -> Tensor:
+    def _checked_couplings(self, couplings: Tensor, count: int) -> Tensor:
+        """Return couplings (B, I, J) in the network's own order; ValueError if they do not fit."""
         if not self.inferred.entries:
             raise ValueError(
                 "couplings of this network can be read, but not replaced: they are not the "
@@ -346,7 +348,10 @@ class Wrapped(Bare):
         return self._in_own_order(couplings, count)
 
     def _in_own_order(self, values: Tensor, count: int) -> Tensor:
-        """Return values (B, I, ·) for children in the network's own order; one image's for all."""
+        """Return values (B, I, ·) with children in the network's own order.
+
+        If there are fewer than `count` rows, the first is used for all images.
+        """
         order = self.inferred.places.order
         if len(values) < count:
             values = values[:1].expand(count, -1, -1)
@@ -355,7 +360,8 @@ class Wrapped(Bare):
         return values.index_select(1, order.argsort().to(values.device))
 
     @contextmanager
-    def _iterating(self, iterations: int | None) -> Iterator[None]:
+    def _with_iterations(self, iterations: int | None) -> Iterator[None]:
+        """Set the number of routing iterations for a while; ValueError if it cannot be set."""
         known = self.inferred
         if iterations is None or iterations == known.passes:
             yield
@@ -363,7 +369,7 @@ class Wrapped(Bare):
         if known.iterations is None or known.passes is None:
             raise ValueError(
                 f"the number of routing iterations of this network cannot be changed, got "
-                f"{iterations}: no attribute of it was found to set them"
+                f"{iterations}: no attribute was found that sets it"
             )
         if iterations < 1:
             raise ValueError(f"routing iterations must be at least 1, got {iterations}")

@@ -1,8 +1,8 @@
-"""Find scores and reconstructions among the outputs of a network, and the decoder that made one.
+"""Find the scores, the reconstruction and the decoder of a network from its recorded output.
 
-Neither the decoder's module nor its arguments need be known: the recorded events from masked poses
-to a reconstruction run again with other poses. They hold the number of images, so poses go through
-in pieces of that many.
+A decoder repeats the recorded events from the masked poses to the reconstruction, with other poses.
+So neither its module nor its arguments need to be known. The events contain the batch size of the
+recorded pass, so poses are decoded in batches of this size.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from capsviz.wrapping.leaves import named_tensors, tensors
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.vectors import Masked
 
-CLOSE = 1e-3  # of a reconstruction, to the network's own
-TIE = 1e-6  # of scores, either class may be decoded; of reconstructions, they are the same
+CLOSE = 1e-3  # largest error of a decoder against the network's own reconstruction
+TIE = 1e-6  # scores that differ by less are tied; reconstructions are equal
 
 WAYS = {
     "softmax": lambda result: result.softmax(1),
@@ -33,17 +33,17 @@ WAYS = {
     "as they are": lambda result: result,
 }
 SORTS = ("sort", "topk", "msort")
-NAMES = ("softmax", "sigmoid", "exp", "norms")  # that scores= takes; "norms" of the poses
+NAMES = ("softmax", "sigmoid", "exp", "norms")  # accepted by scores=; "norms" are the poses'
 
 
 def require_scores(scores) -> None:
-    """Raise ValueError for a name that scores= does not take."""
+    """Raise ValueError for a name that scores= does not accept."""
     if isinstance(scores, str) and scores not in NAMES:
         raise ValueError(f"unknown scores '{scores}', expected a function or one of {NAMES}")
 
 
 def described(output) -> str:
-    """Return names and shapes of the tensors in an output."""
+    """Return a line with the names and shapes of the tensors in an output."""
     candidates = named_tensors(output)
     if not candidates:
         return f"{type(output).__name__} without tensors"
@@ -51,39 +51,42 @@ def described(output) -> str:
 
 
 def pick(output, name: str) -> Tensor:
-    """Return the tensor of a name as `named_tensors` gives it."""
+    """Return the tensor of an output with this name, as from `named_tensors`."""
     return dict(named_tensors(output))[name]
 
 
 def find_scores(
     output, flow: Flow, batch: int, classes: int, way=None
 ) -> tuple[Callable | None, str]:
-    """Return output -> scores (B, J), and the evidence; None if no tensor of an output is these.
+    """Return a function, output -> scores (B, J), and the evidence for it.
 
-    `way` is "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or
-    the exponential of logarithms of probabilities. ValueError for several candidates, or neither.
+    The function is None if no tensor of the output can be the scores. `way` ("softmax", "sigmoid"
+    or "exp") makes scores of the tensor. With None the tensor must be in [0, 1], or log
+    probabilities. ValueError if several tensors could be the scores, or the values do not fit.
     """
-    candidates = _candidates(output, batch, classes) or _candidates(output, batch, classes, flow)
-    candidates = _without_logits(candidates)
+    candidates = _score_candidates(output, batch, classes)
+    candidates = _without_logits(candidates or _score_candidates(output, batch, classes, flow))
     for name in [k for k in candidates if _is_sorted(flow, pick(output, k))]:
-        del candidates[name]  # its columns are ranks, not classes
+        del candidates[name]  # columns of a sorted tensor are ranks, not classes
     if not candidates:
         return None, "none found"
     if len(candidates) > 1:
-        names = "; ".join(f"output{name}{_maker(flow, pick(output, name))}" for name in candidates)
+        names = "; ".join(
+            f"output{name}{_made_by(flow, pick(output, name))}" for name in candidates
+        )
         raise ValueError(
             f"{len(candidates)} outputs could be the scores ({batch}, {classes}): {names}; "
             f"say which: scores=lambda out: out{next(iter(candidates))}"
         )
     ((name, values),) = candidates.items()
-    where = f"output{name} {tuple(pick(output, name).shape)}{_maker(flow, pick(output, name))}"
-    way = way or _way(values, where)
+    where = f"output{name} {tuple(pick(output, name).shape)}{_made_by(flow, pick(output, name))}"
+    way = way or _default_way(values, where)
     suffix = "" if way == "as they are" else f", {way} of it"
     return lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix
 
 
 def _is_sorted(flow: Flow, tensor: Tensor) -> bool:
-    """Return whether a tensor was made by a sort, views undone."""
+    """Return whether a tensor, or the tensor that it is a view of, was made by a sort."""
     port = flow.port(tensor)
     made = None if port is None else flow.events[port[0]]
     while made is not None and is_view(made):
@@ -92,18 +95,24 @@ def _is_sorted(flow: Flow, tensor: Tensor) -> bool:
 
 
 def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tensor]:
-    """Return the tensors of an output that may be scores (B, J), or the result of a function."""
+    """Return the tensors of an output that may be the scores (B, J).
+
+    If `scores` is a function, return its result.
+    """
     if callable(scores):
         value = scores(output)
         fits = isinstance(value, Tensor) and tuple(value.shape) == (batch, classes)
         return [value] if fits else []
-    return [] if scores == "norms" else list(_candidates(output, batch, classes).values())
+    return [] if scores == "norms" else list(_score_candidates(output, batch, classes).values())
 
 
-def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> dict[str, Tensor]:
-    """Return different tensors of the scores' shape (B, J), by name.
+def _score_candidates(
+    output, batch: int, classes: int, flow: Flow | None = None
+) -> dict[str, Tensor]:
+    """Return the tensors of the scores' shape (B, J), by name, without duplicates.
 
-    One-hot ones only with a `flow`, if they are made of no choice: a softmax of large numbers is.
+    One-hot tensors are left out. With a `flow`, one is kept if it is computed from floating-point
+    numbers alone, as a softmax of large numbers is.
     """
     candidates: dict[str, Tensor] = {}
     for name, tensor in named_tensors(output):
@@ -124,7 +133,7 @@ def _candidates(output, batch: int, classes: int, flow: Flow | None = None) -> d
 def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the candidates without logits.
 
-    These are called so or leave [0, 1], and their softmax is a candidate too.
+    Logits are named so or leave [0, 1], and their softmax is another candidate.
     """
 
     def is_logits(name: str, one: Tensor) -> bool:
@@ -137,8 +146,8 @@ def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
-    """Return names of the outputs that have the images' size, and are not the images."""
-    size = prod(image_shape)  # of a table or a sentence, too
+    """Return the names of outputs that have the size of the images but are not the images."""
+    size = prod(image_shape)
     return [
         name
         for name, tensor in named_tensors(output)
@@ -149,7 +158,8 @@ def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
     ]
 
 
-def _way(values: Tensor, where: str) -> str:
+def _default_way(values: Tensor, where: str) -> str:
+    """Return the key of `WAYS` for values in [0, 1] or log probabilities; ValueError for others."""
     if not values.isfinite().all():
         count = int((~values.isfinite()).sum())
         raise ValueError(f"{where}: {count} of {values.numel()} scores are not finite")
@@ -159,12 +169,13 @@ def _way(values: Tensor, where: str) -> str:
     if high <= 0 and bool(((values.exp().sum(1) - 1).abs() < 1e-4).all()):
         return "exp"
     raise ValueError(
-        f"{where} runs from {low:.3g} to {high:.3g}, expected scores in [0, 1]: say what makes "
-        'scores of it, scores="softmax" or scores="sigmoid", or a function of the output'
+        f"{where} runs from {low:.3g} to {high:.3g}, expected scores in [0, 1]: give "
+        'scores="softmax" or scores="sigmoid", or a function of the output'
     )
 
 
-def _maker(flow: Flow, tensor: Tensor) -> str:
+def _made_by(flow: Flow, tensor: Tensor) -> str:
+    """Return a phrase that names the line which made a tensor; "" if it is not in the pass."""
     port = flow.port(tensor)
     return "" if port is None else f", made by {flow.events[port[0]].where}"
 
@@ -172,14 +183,15 @@ def _maker(flow: Flow, tensor: Tensor) -> str:
 def find_decoder(
     shown: Wrapped, recorded: Recorded, decode: Callable | bool | None = None
 ) -> tuple[Callable | None, str]:
-    """Return a decoder, given or the one that a pass runs on its masked poses, and the evidence.
+    """Return the given decoder, or the one that the pass applies to its masked poses; and evidence.
 
-    `shown` is the network as far as it is known; `decode` is as given to `wrap`, False for none.
+    `shown` is the network with the parts found so far. `decode` is the option of `wrap`; False
+    means that there is no decoder.
     """
     if decode is False:
         return None, "none, as given"
     if callable(decode):
-        return _given(shown, recorded, decode), "given"
+        return _given_decoder(shown, recorded, decode), "given"
     if recorded.layer is None:
         return None, "not looked for: give decode="
     decoders, reason = _decoders(shown, recorded)
@@ -194,18 +206,18 @@ def find_decoder(
     low, high = (float(end) for end in pick(recorded.output, name).aminmax())
     if not (low >= 0 and high <= 1):
         return None, (
-            f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: not used; give "
-            "decode= to bring it there"
+            f"output{name} runs from {low:.2g} to {high:.2g}, expected images in [0, 1]: not used; "
+            "give decode= that returns such images"
         )
     for decoder in reversed(tried):
-        used, finding = _compared(shown, recorded.images, name, decoder)
+        used, finding = _checked(shown, recorded.images, name, decoder)
         if used:
             return decoder, finding
     return None, finding
 
 
-def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
-    """Return `decode=`, after a test that its result has the size of the images."""
+def _given_decoder(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
+    """Return the user's `decode`, after a test that its result has the size of the images."""
     images, shape = recorded.images, shown.recipe.image_shape
     value = shown.look(images, keep=("poses",)).get("poses")
     if value is None:
@@ -219,7 +231,7 @@ def _given(shown: Wrapped, recorded: Recorded, decode: Callable) -> Callable:
 
 
 def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decoder]], str]:
-    """Return decoders by the name of their output, and why there are none."""
+    """Return candidate decoders by the name of their output, and the reason if there are none."""
     assert recorded.layer is not None
     output, reason = recorded.output, "no output has the size of an image"
     values = values_of_scores(output, len(recorded.images), shown.recipe.classes)
@@ -237,15 +249,15 @@ def _decoders(shown: Wrapped, recorded: Recorded) -> tuple[dict[str, list[Decode
     return decoders, reason
 
 
-def _compared(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tuple[bool, str]:
-    """Return whether a decoder gives the network's own output, of any images, and the evidence."""
+def _checked(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tuple[bool, str]:
+    """Return whether a decoder reproduces the network's own reconstructions, and the evidence."""
     try:
-        off, kept, scores = _off(shown, name, decoder, images)
-    except RuntimeError as error:  # poses= names others than it masks
+        off, kept, scores = _error_of(shown, name, decoder, images)
+    except RuntimeError as error:  # poses= names other poses than the network masks
         return False, f"found, but does not take these poses: not used ({in_words(error)[:80]})"
     if off > CLOSE:
         return False, f"found, but off by {off:.2g}: not used"
-    off = max(off, _off(shown, name, decoder, _others(images))[0])
+    off = max(off, _error_of(shown, name, decoder, _other_images(images))[0])
     if off > CLOSE:
         return False, f"found, but off by {off:.2g} with other images: not used"
     words = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
@@ -254,14 +266,14 @@ def _compared(shown: Wrapped, images: Tensor, name: str, decoder: Decoder) -> tu
     if 2 * astray > len(images):
         decoder.astray = astray
         words += (
-            f"; it draws another class than the longest of {astray} of {len(images)} images, and "
-            "a trace the longest"
+            f"; for {astray} of {len(images)} images the network decodes another class than the "
+            "one of the highest score, which a trace decodes"
         )
     return True, words
 
 
-def _others(images: Tensor) -> Tensor:
-    """Return more images than in the recorded pass: darker, brighter, shaded."""
+def _other_images(images: Tensor) -> Tensor:
+    """Return other random images, more than in the recorded pass: darker, brighter or shaded."""
     count = len(images) + 4
     result = torch.rand(count, *images.shape[1:], generator=torch.Generator().manual_seed(count))
     result **= torch.linspace(0.2, 5, count).view(-1, 1, 1, 1)
@@ -270,11 +282,15 @@ def _others(images: Tensor) -> Tensor:
     return result.to(images)
 
 
-def _off(
+def _error_of(
     shown: Wrapped, name: str, decoder: Decoder, images: Tensor
 ) -> tuple[float, Tensor, Tensor]:
-    """Return the largest error of a decoder against the network's own output, whichever pose that
-    kept; which pose of each image it kept; and the scores.
+    """Compare a decoder with the network's own reconstruction.
+
+    Returns
+    -------
+    The largest absolute error over the images, each with the class (pose) that fits best; the
+    class (B,) that fits best; and the scores (B, J).
     """
     traced = shown.look(images, keep=("poses", "lengths"))
     own = pick(shown.passed(images)[0], name).reshape(images.shape)
@@ -290,11 +306,12 @@ def _off(
 
 
 class Decoder:
-    """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
+    """Decode as the network does: poses (B, J, E) and classes (B,) -> images (B, C, H, W).
 
-    `place` is where it begins and ends. `astray` counts the images of the recorded pass of which
-    the network keeps another pose than that of the highest score; 0 if it is not most of them.
-    ValueError where the reconstruction depends on the images other than by the poses.
+    `place` names the first and last line of the decoder's code. For most images of the recorded
+    pass the network may decode another class than the one of the highest score: `astray` then
+    counts these images; else it is 0. ValueError if the reconstruction is not made of the poses
+    alone.
     """
 
     def __init__(self, network: nn.Module, recorded: Recorded, masked: Masked, image: Tensor):
@@ -306,14 +323,14 @@ class Decoder:
         of_poses, of_weights = flow.descendants(self.start[0]) & needed, set[int]()
         if end is None or end[0] not in of_poses:
             raise ValueError("the reconstruction does not come from the masked poses")
-        self.own = [  # `to` may put other tensors there
+        self.own = [  # where each weight is found later: `to` may replace the tensors
             (tensor, module, name)
             for module in network.modules()
             for name, tensor in [*module._parameters.items(), *module._buffers.items()]
             if tensor is not None
         ]
         weights = {id(tensor) for tensor, _, _ in self.own}
-        for k in sorted(needed - of_poses):  # weights may change later
+        for k in sorted(needed - of_poses):  # repeat what is made of weights: they may change later
             if k in flow.derived:
                 raise ValueError(
                     f"{flow.events[k].place} also reads the image, not the poses alone"
@@ -335,6 +352,7 @@ class Decoder:
         return values[: len(values) - count]
 
     def _piece(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode as many poses as the recorded pass had images."""
         masked, shape = self.masked, self.masked.event.outputs[0].shape
         if masked.alone:
             first = poses[torch.arange(len(poses), device=poses.device), classes].reshape(shape)

@@ -1,4 +1,4 @@
-"""Record one forward pass of any network: every torch function, its tensors, the line that called.
+"""Record every torch function that a forward pass calls: its tensors, and the line of the call.
 
     recorder = Recorder(network)
     with no_grad():
@@ -6,8 +6,8 @@
     for event in recorder.events:
         print(event.name, event.where, [tuple(t.shape) for t in event.outputs])
 
-A TorchFunctionMode records, so the network is neither edited nor hooked. A scripted function is one
-event, or none. `watching` records local variables, for couplings that come from no softmax.
+The recorder is a TorchFunctionMode: the network needs no edits and no hooks. A scripted function
+gives at most one event. `watching` records local variables, for couplings that no softmax makes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ WRITING = {
 
 
 class Site(NamedTuple):
-    """A call in the user's code: the same in every pass and in every iteration of a loop."""
+    """A place in the user's code that calls a torch function.
 
-    name: str  # of the function: "softmax", "mul", "getitem", the same for all spellings
+    It is equal in every pass and in every iteration of a loop.
+    """
+
+    name: str  # of the function, as from `name_of`: "softmax", "mul", "getitem"
     module: str  # the innermost module whose code runs; "" is the network itself
     stack: tuple[tuple[int, int], ...]  # code object and instruction of each frame, innermost first
 
@@ -65,7 +68,7 @@ class Event:
 
     @property
     def name(self) -> str:
-        """Return the name of the function."""
+        """Return the name of the function, as from `name_of`."""
         return self.site.name
 
     @property
@@ -79,9 +82,9 @@ class Event:
         return f"{self.site.module or 'the network'}, {self.where}"
 
     def repeat(self, change: Callable = lambda leaf: leaf):
-        """Call the function again, with `change` applied to every argument, and return its result.
+        """Call the function again with `change` applied to every argument; return its result.
 
-        A function that writes to an argument writes to a copy.
+        If the function writes to an argument, it writes to a copy.
         """
         args, kwargs = mapped(self.args, change), mapped(self.kwargs, change)
         own = written(self.function, args, kwargs)
@@ -93,7 +96,7 @@ class Event:
         return own if result is None else result
 
     def with_others(self, others: Mapping[int, Tensor]) -> Event:
-        """Return the same event, with the tensors of these ids replaced."""
+        """Return the event with some tensors replaced; `others` maps the ids of the old ones."""
         if not any(id(one) in others for one in (*self.inputs, *self.outputs)):
             return self
         parts = (self.args, self.kwargs, self.inputs, self.outputs)
@@ -102,12 +105,12 @@ class Event:
 
 
 class Pass(TorchFunctionMode):
-    """A mode for one pass, whose `dispatch` is called in place of each torch function.
+    """A mode for one pass of a network; `dispatch` is called in place of each torch function.
 
-    `network` names the modules; tensors that the code sends to a GPU go to the network's device.
+    Tensors that the code sends to a GPU go to the network's device instead.
     """
 
-    inputs: Any = None  # of the network
+    inputs: Any = None  # the inputs of the network in this pass
 
     def __init__(self, network: nn.Module):
         super().__init__()
@@ -123,11 +126,11 @@ class Pass(TorchFunctionMode):
         return self.dispatch(function, args, kwargs)
 
     def dispatch(self, function, args, kwargs):
-        """Call the function; a subclass reads its arguments and its result."""
+        """Call the function; subclasses also read its arguments and its result."""
         return function(*args, **kwargs)
 
     def frame(self) -> FrameType:
-        """Return the innermost frame outside torch and capsviz; without one, torch's."""
+        """Return the innermost frame outside torch and capsviz, or else torch's innermost frame."""
         innermost: FrameType = sys._getframe(2)
         frame: FrameType | None = innermost
         while frame and frame.f_code is not RUN:
@@ -139,14 +142,14 @@ class Pass(TorchFunctionMode):
         return innermost
 
     def site(self, name: str, start: FrameType) -> Site:
-        """Return the site at which a frame calls a function of this name."""
+        """Return the site of a call from frame `start` to the function called `name`."""
         stack, module = [], None
         frame: FrameType | None = start
         while frame and frame.f_code is not RUN:
             code = frame.f_code
             if not code.co_filename.startswith(OUTSIDE):
                 stack.append((id(code), frame.f_lasti))
-                if module is None and code.co_argcount:  # by whatever name for `self`
+                if module is None and code.co_argcount:  # `self` may have any name
                     module = self.modules.get(id(frame.f_locals.get(code.co_varnames[0])))
             frame = frame.f_back
         return Site(name, module or "", tuple(stack))
@@ -163,9 +166,9 @@ OUTSIDE = (TORCH, str(ROOM), str(ROOM.parent / "checks"))  # none of it is the n
 
 
 class Recorder(Pass):
-    """Keep every event of a pass, as if each function returned new tensors.
+    """Record all events of a pass, as if each function returned new tensors.
 
-    Events before one that writes to a tensor keep a copy of what it was.
+    If a function writes to a tensor, earlier events hold a copy of its previous values.
     """
 
     def __init__(self, network: nn.Module):
@@ -173,14 +176,14 @@ class Recorder(Pass):
         self.events: list[Event] = []
 
     def dispatch(self, function, args, kwargs):
-        """Call the function and keep its arguments and result."""
+        """Call the function and record its arguments and result."""
         own, before = written(function, args, kwargs), (args, kwargs)
         if own is not None and any(own is one for e in self.events for one in e.outputs):
             copy = {id(own): own.clone()}
             before = replaced(before, copy)
             self.events = [event.with_others(copy) for event in self.events]
         result, name = function(*args, **kwargs), name_of(function)
-        if "empty" in name:  # what lies there is chance: an earlier result, perhaps
+        if "empty" in name:  # uninitialised memory may hold an earlier result
             result.zero_()
         outputs = tuple(tensors(result if own is None else own))
         if outputs:
@@ -202,8 +205,9 @@ class Recorder(Pass):
 
 
 def written(function, args: tuple, kwargs: dict) -> Tensor | None:
-    """Return what a function writes to: `out=`, or the first argument of add_, `+=`, `x[i] =` and
-    inplace; None for nothing.
+    """Return the tensor that a function writes to; None if it writes to no argument.
+
+    It is `out=`, or the first argument of add_, `+=`, `x[i] =` and functions with inplace=True.
     """
     if isinstance(kwargs.get("out"), Tensor):
         return kwargs["out"]
@@ -214,12 +218,12 @@ def written(function, args: tuple, kwargs: dict) -> Tensor | None:
 
 
 def inputs_of(args: tuple, kwargs: dict) -> list[Tensor]:
-    """Return all tensors among the arguments of a call, but for `out=`."""
+    """Return all tensors among the arguments of a call, except `out=`."""
     return tensors((args, {name: value for name, value in kwargs.items() if name != "out"}))
 
 
 def memory(tensor: Tensor, *, whole: bool = True) -> int:
-    """Return the address of a tensor's whole storage, or else of its first number."""
+    """Return the address of a tensor's storage; with whole=False, that of its first element."""
     try:
         return (tensor.untyped_storage() if whole else tensor).data_ptr()
     except RuntimeError:  # inside `vmap`
@@ -227,7 +231,7 @@ def memory(tensor: Tensor, *, whole: bool = True) -> int:
 
 
 def name_of(function) -> str:
-    """Return one name for function, method and operator: torch.mul, Tensor.mul_, `*=`."""
+    """Return one name for all forms of a function: "mul" for torch.mul, Tensor.mul_ and `*=`."""
     name = getattr(function, "__name__", type(function).__name__)
     if name in ("__get__", "__set__"):
         name = getattr(function.__self__, "__name__", name)
@@ -242,11 +246,12 @@ class Variable(NamedTuple):
     module: nn.Module
     code: CodeType
     variable: str
-    copied: bool = False  # when it is first seen: it is written to later
+    copied: bool = False  # copy each value at once, because the code writes to it later
 
 
 def find_variable(network: nn.Module, name: str) -> Variable:
-    """Return the variable that "module.method:variable" names, or "method:variable" of the network;
+    """Return the variable named "module.method:variable", or "method:variable" of the network.
+
     ValueError for a module, method or variable that does not exist.
     """
     path, colon, variable = name.partition(":")
@@ -271,7 +276,10 @@ def find_variable(network: nn.Module, name: str) -> Variable:
 
 @contextmanager
 def watching(variables: Iterable[Variable]) -> Iterator[dict[Variable, list[Tensor]]]:
-    """Collect the values of each variable, in order; a debugger's tracing function is put back."""
+    """Collect the values of each variable, in order.
+
+    Python's tracing function, for example a debugger's, is restored afterwards.
+    """
     values: dict[Variable, list[Tensor]] = {variable: [] for variable in variables}
     if not values:
         yield values
@@ -302,7 +310,7 @@ def watching(variables: Iterable[Variable]) -> Iterator[dict[Variable, list[Tens
 
 
 def like_the_last(values: list[Tensor]) -> list[Tensor]:
-    """Return values of the last one's shape: smaller ones expanded, others left out."""
+    """Expand all values to the shape of the last one; leave out those that do not broadcast."""
     result = []
     for value in values:
         with suppress(RuntimeError):  # it cannot be broadcast
@@ -312,7 +320,7 @@ def like_the_last(values: list[Tensor]) -> list[Tensor]:
 
 @contextmanager
 def outputs_of(module: nn.Module) -> Iterator[list[dict[str, Tensor]]]:
-    """Collect the tensors of each output of a module by name, as they were when it returned."""
+    """Collect copies of the tensors in each output of a module, by name."""
     outputs: list[dict[str, Tensor]] = []
 
     def hook(_, __, out):

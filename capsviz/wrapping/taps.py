@@ -1,4 +1,4 @@
-"""Run a pass of a network, read named tensors from it, and put others in, without editing it."""
+"""Run a pass of a network, read tensors from it and replace tensors in it, without editing it."""
 
 import inspect
 from collections import Counter
@@ -37,7 +37,7 @@ TARGETS = {
 
 
 def called(network: nn.Module, inputs: Any):
-    """Call a network in the usual way; with a tuple, or a dict of its arguments, spread out."""
+    """Call a network with its inputs; a tuple, list or dict of arguments is unpacked."""
     if type(inputs) in (tuple, list):
         return network(*inputs)
     if isinstance(inputs, Mapping):
@@ -50,7 +50,7 @@ def called(network: nn.Module, inputs: Any):
 
 
 class PassEnd(BaseException):
-    """Ends a pass of which no more is wanted."""
+    """Raised to end a pass early, when everything needed has been read."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Recipe:
     """How to run a network on images (B, C, H, W) in [0, 1], or on other inputs as rows."""
 
     call: Callable  # (network, images or inputs) -> output
-    image_shape: tuple[int, ...]  # of one image or row
+    image_shape: tuple[int, ...]  # shape of one image or row
     classes: int
     normalise: tuple[Tensor, Tensor] | None = None  # mean and standard deviation (C, 1, 1)
-    smallest: int = 1  # images that it needs at least
+    smallest: int = 1  # smallest batch that the network accepts
     cuda: bool = False  # its code asks for a GPU, but there is none
     aside: bool = False  # send what its code prints to stderr
-    pair: str | None = None  # which softmax, as given
-    example: Example | None = None  # of inputs that are not images
+    pair: str | None = None  # the user's choice among several softmaxes
+    example: Example | None = None  # example of inputs that are not images
 
     def draw(self, count: int, seed: int = 0) -> Tensor:
         """Return random images, or inputs like the example, on the CPU."""
@@ -75,7 +75,7 @@ class Recipe:
         return torch.rand(count, *self.image_shape, generator=generator)
 
     def normalised(self, images: Tensor) -> Any:
-        """Return images or rows as the network expects them."""
+        """Return images normalised, or rows in the form of the example, as the network expects."""
         if self.example is not None:
             return self.example.nested(images)
         if self.normalise is None:
@@ -84,7 +84,7 @@ class Recipe:
         return (images - mean) / std
 
     def run(self, mode: Pass, images: Tensor) -> Any:
-        """Return the output for images or rows; None where the mode ends the pass."""
+        """Return the output for images or rows; None if the mode ends the pass early."""
         mode.inputs = self.normalised(images)
         with (
             without_cuda() if self.cuda else nullcontext(),
@@ -103,31 +103,31 @@ class Recipe:
 
 
 class Tap(NamedTuple):
-    """What to read at a site, of the inputs of the event there, or of its outputs."""
+    """A function that reads a part of a trace from the inputs or the outputs of an event."""
 
     part: str
     site: Site
     read: Callable[[list[Tensor]], Tensor]
-    after: bool = False  # it reads the outputs
+    after: bool = False  # read the outputs, not the inputs
 
 
 class Change(NamedTuple):
-    """What is called in place of the function of an event, wherever its site runs."""
+    """A function that replaces the torch function called at a site."""
 
     site: Site
     call: Callable  # (function, *args, **kwargs) -> result
-    shown: Mapping[str, Tensor] = {}  # what taps there read in place of these parts
+    shown: Mapping[str, Tensor] = {}  # by part: the values that taps at the site give instead
 
 
 class Entry(NamedTuple):
-    """Where couplings can be put in."""
+    """A product with the votes in which the couplings can be replaced."""
 
     site: Site
     product: Product
     roles: Roles
 
     def put(self, couplings: Tensor) -> Change:
-        """Return the change to couplings (B, I, J)."""
+        """Return a change that puts couplings (B, I, J) in."""
 
         def call(function, *args, **kwargs):
             own = self.product.weights(inputs_of(args, kwargs))
@@ -141,13 +141,13 @@ class Entry(NamedTuple):
 
 
 class SoftmaxEntry(NamedTuple):
-    """Where couplings can be put in for all that reads them: the output of the softmax."""
+    """A softmax whose output can be replaced by other couplings, for everything that reads it."""
 
     site: Site
     roles: Roles
 
     def put(self, couplings: Tensor) -> Change:
-        """Return the change to couplings (B, I, J)."""
+        """Return a change that puts couplings (B, I, J) in."""
 
         def call(function, *args, **kwargs):
             own = function(*args, **kwargs)
@@ -159,7 +159,7 @@ class SoftmaxEntry(NamedTuple):
 
 
 class ChildEntry(NamedTuple):
-    """Where children can be put in: an input of an event."""
+    """An input of an event at which the children can be replaced."""
 
     site: Site
     position: int
@@ -167,7 +167,7 @@ class ChildEntry(NamedTuple):
     shape: tuple[int, int]  # (I, D)
 
     def put(self, children: Tensor) -> Change:
-        """Return the change to children (B, I, D)."""
+        """Return a change that puts children (B, I, D) in."""
 
         def call(function, *args, **kwargs):
             own = tensors((args, kwargs))[self.position]
@@ -180,15 +180,15 @@ class ChildEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Watched:
-    """Reads the values of a local variable, in the axes of `target`."""
+    """Reads the values of a local variable, arranged in the axes of `target`."""
 
     variable: Variable
     roles: Roles
     target: str
-    unused: int = 0  # values at the end that weigh nothing
+    unused: int = 0  # number of last values that weigh no votes
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
-        """Return the values that were heard in a pass."""
+        """Return the values of the variable in a pass; `heard` holds them by variable."""
         same = like_the_last(heard[self.variable])
         same = same[: max(1, len(same) - self.unused)]
         return [arrange(value, self.roles, self.target) for value in same]
@@ -196,25 +196,25 @@ class Watched:
 
 @dataclass(frozen=True)
 class OfOutput:
-    """Reads the output of the network by a function."""
+    """Reads a part by a function of the network's output."""
 
     function: Callable
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
-        """Return what the function makes of an output."""
+        """Return the function's result for an output."""
         return [self.function(output)]
 
 
 @dataclass(frozen=True)
 class OfModule:
-    """Reads a tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
+    """Reads a tensor (B, ..., n, ...) that a module returns; `axis` is the one of capsules, n."""
 
     module: nn.Module
-    name: str  # of the tensor in its output, as `named_tensors` says it
+    name: str  # of the tensor in its output, as from `named_tensors`
     axis: int
 
     def read(self, heard: Mapping, output: Any) -> list[Tensor]:
-        """Return outputs of the module with that axis second and the rest flattened."""
+        """Return the module's outputs as (B, n, ·)."""
         values = [out[self.name] for out in heard[self.module] if self.name in out]
         return [one.movedim(self.axis, 1).flatten(2) for one in values]
 
@@ -223,7 +223,10 @@ Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trac
 
 
 def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry | SoftmaxEntry, ...]]:
-    """Return taps for logits, couplings, weights and votes of all iterations, and their entries."""
+    """Return taps for logits, couplings, weights and votes, and entries for the couplings.
+
+    They cover all routing iterations of the layer.
+    """
     taps: dict[str, dict[Site, Tap]] = {}
     entries: dict[Site, Entry | SoftmaxEntry] = {}
 
@@ -237,7 +240,7 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry | Sof
             tap("weights", turn.event, turn.product.weights, turn.roles)
         if turn.logits is not None:
             event, position, roles = turn.logits
-            # not with a class for no parent beside the others
+            # logits with one more class, "no parent", are left out
             if size_of("J", event.inputs[position].shape, roles) in (1, layer.parents):
                 tap("logits", event, itemgetter(position), roles)
         if turn.softmax is not None and turn.whole is not None:
@@ -248,21 +251,26 @@ def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry | Sof
 
 
 def tap_at(part: str, event: Event, read: Callable, roles: Roles, after: bool = False) -> Tap:
-    """Return a tap for a tensor of these axes that `read` makes of the inputs of an event."""
-    target = TARGETS[part]  # a tap holds no event: that would keep the tensors of a whole pass
+    """Return a tap that arranges a tensor of axes `roles`, read by `read`, as its part needs.
+
+    `read` takes the inputs of the event, or its outputs with after=True.
+    """
+    target = TARGETS[part]  # a tap must not hold the event, with the tensors of a whole pass
     return Tap(part, event.site, lambda values: arrange(read(values), roles, target), after)
 
 
 def tap_of_place(part: str, place: Place) -> Tap:
-    """Return a tap for a tensor whose axes are known."""
+    """Return a tap for the tensor at a place."""
     number = itemgetter(max(place.position, 0))
     return tap_at(part, place.event, number, place.roles, after=place.position < 0)
 
 
 class TapPass(Pass):
-    """Read what taps name, and make changes; `readings` holds a list for each part, in order.
+    """Run taps and changes in a pass.
 
-    `reached` says where changes were made. The pass ends when a part was read `until` times.
+    `readings` holds, for each part, the tensors that its taps read, in order; of votes only the
+    last. `reached` holds the sites at which changes were made. If `until` is (part, n), the pass
+    ends when that part has been read n times.
     """
 
     def __init__(
@@ -274,7 +282,7 @@ class TapPass(Pass):
     ):
         super().__init__(network)
         self.taps, self.changes, self.until = list(taps), list(changes), until
-        self.read: Counter[str] = Counter()  # how often
+        self.read: Counter[str] = Counter()  # number of readings of each part
         self.readings: dict[str, list[Tensor]] = {}
         self.reached: set[Site] = set()
         known = {tap.site for tap in self.taps} | {change.site for change in self.changes}
@@ -282,18 +290,18 @@ class TapPass(Pass):
         self.innermost = {site.stack[0] for site in known}
 
     def dispatch(self, function, args, kwargs):
-        """Call the function, or what replaces it here, and read what is wanted."""
+        """Call the function, or its change at this site, and run the taps of the site."""
         name = name_of(function)
         frame = self.frame() if name in self.names else None
         if frame is None or (id(frame.f_code), frame.f_lasti) not in self.innermost:
-            self._keep(written(function, args, kwargs))
+            self._protect_votes(written(function, args, kwargs))
             return function(*args, **kwargs)
         here = self.site(name, frame)
         taps = [tap for tap in self.taps if tap.site == here]
         inputs = inputs_of(args, kwargs)
         reads = [(tap.part, tap.read(inputs)) for tap in taps if not tap.after]
         if (own := written(function, args, kwargs)) is not None:
-            self._keep(own)
+            self._protect_votes(own)
             reads = [(part, value.clone()) for part, value in reads]
         for change in self.changes:
             if change.site == here:
@@ -306,7 +314,7 @@ class TapPass(Pass):
         for part, tensor in reads:
             self.read[part] += 1
             values = self.readings.setdefault(part, [])
-            if part == "votes":  # the last is enough, and they are large
+            if part == "votes":  # large, and the last ones suffice
                 values[:] = [tensor]
             else:
                 values.append(tensor.clone())
@@ -314,15 +322,15 @@ class TapPass(Pass):
             raise PassEnd
         return result
 
-    def _keep(self, own: Tensor | None) -> None:
-        """Copy the votes that were read, if they share the memory of what will be written to."""
+    def _protect_votes(self, own: Tensor | None) -> None:
+        """Copy the votes that were read, if a function is about to write to their memory."""
         votes = self.readings.get("votes")
         if votes and own is not None and memory(own) == memory(votes[0]):
             votes[:] = [votes[0].clone()]
 
 
 def of_outputs(events: Iterable[Event], change: Callable[[Tensor], Tensor]) -> list[Change]:
-    """Return changes to `change(output)` of events, which are of a recording of the same call."""
+    """Return changes that apply `change` to the outputs of these recorded events."""
 
     def call(function, *args, **kwargs):
         return change(function(*args, **kwargs))
@@ -331,6 +339,6 @@ def of_outputs(events: Iterable[Event], change: Callable[[Tensor], Tensor]) -> l
 
 
 def taps_of(readers: Mapping[str, Reader], names: Iterable[str]) -> list[Tap]:
-    """Return the taps among the readers of some parts."""
+    """Return the taps among the readers of the named parts."""
     own = [readers[name] for name in readers if name in set(names)]
     return [tap for reader in own if isinstance(reader, tuple) for tap in reader]

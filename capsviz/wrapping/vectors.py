@@ -1,7 +1,7 @@
-"""Find children before the votes of a layer, and poses after the sum over children.
+"""Find the children that a layer makes votes of, and the poses after the sum over children.
 
-A squash can be written in many ways, so the sum is followed by value: through numbers that are
-parallel to it, capsule by capsule, however they were made.
+A squash can be written in many ways. The sum is therefore followed by its values: through tensors
+whose vectors are parallel to it, capsule by capsule, whatever functions made them.
 """
 
 from collections import Counter
@@ -37,12 +37,15 @@ from capsviz.wrapping.layers import (
 from capsviz.wrapping.recorder import Event
 
 SQUARES = ("pow", "square", "mul", "abs")
-PARALLEL = 1e-5  # 1 - cosine, at most
+PARALLEL = 1e-5  # largest 1 - cosine of parallel vectors
 TINY = 1e-6  # norms that differ by less are equal
 
 
 def children(flow: Flow, turn: Round) -> Place | str:
-    """Return the children of a layer, before the product with matrices; or why none are found."""
+    """Return the children of a layer, the input of its product with weight matrices.
+
+    If none are found, return the reason.
+    """
     position = voting(flow, turn)
     known = dict(zip(turn.product.frame, turn.roles, strict=True))
     letters = turn.product.operands[position]
@@ -58,31 +61,31 @@ def children(flow: Flow, turn: Round) -> Place | str:
         if not at:
             break
         at.sort(key=lambda k: -event.inputs[k].numel() if event.name in ("add", "sub") else k)
-        scaled = event.name in ("mul", "div") and len(event.inputs) == 1  # by one number
+        scaled = event.name in ("mul", "div") and len(event.inputs) == 1  # by a Python number
         before = [Step(event, at[0]), *path], flow.sources[event.index][at[0]]
         if is_view(event) or scaled or event.name in ("add", "sub", *SUMS):
             path, source = before
             continue
         made = event.outputs[source[1]]
-        roles = [{"D"} if n > 1 else set() for n in made.shape]  # of what is summed
+        roles = [{"D"} if n > 1 else set() for n in made.shape]  # D for axes that are summed
         for letter, axes in zip(letters, axes_after(made, path, votes), strict=True):
             for axis in axes:
                 roles[axis] = roles[axis] - {"D"} | ({known.get(letter, ".")} - {"."})
         own = _before_matrices(event, at[0], roles) if len(at) == 1 else None
         if own is None:
             return f"votes come from {event.name} in {event.place}"
-        if any("J" in own[axis] for axis in varying(event.inputs[at[0]])):  # these are votes
+        if any("J" in own[axis] for axis in varying(event.inputs[at[0]])):  # still votes
             path, source = before
             continue
         place = Place(event, at[0], _letters(own))
         if size_of("I", place.tensor.shape, place.roles) == turn.count("I"):
             return place
-        return f"votes are put together of several products, as {event.name} in {event.place}"
+        return f"votes are combined from several products, as {event.name} in {event.place}"
     return "votes come from no product with weights"
 
 
 def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set] | None:
-    """Return the roles of the input of a product with weights, given those of its result."""
+    """Return the axis roles of an input of a product with weights, given those of its result."""
     own = event.inputs[position]
     if event.name == "linear":
         return [*roles[:-1], {"D"}]
@@ -92,7 +95,7 @@ def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set]
     if how.summed:
         known = dict(zip(how.output, roles, strict=True))
         return [known.get(letter, {"D"}) for letter in how.operands[position]]
-    differs = varying(own)  # where children are tiled, an axis holds repeats alone
+    differs = varying(own)  # if children are tiled, an axis holds only repeats
     return [
         r if n > 1 and (r & {"B", "I"} or axis in differs) else set()
         for axis, (n, r) in enumerate(zip(own.shape, roles[-own.dim() :], strict=True))
@@ -100,7 +103,7 @@ def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set]
 
 
 def _letters(roles: list[set]) -> Roles:
-    """Return one letter for each axis: D for all but images, children and parents."""
+    """Return one letter for each axis: B for images, I for children, "." for parents, else D."""
 
     def letter(own: set) -> str:
         if own <= {"J"}:
@@ -111,29 +114,34 @@ def _letters(roles: list[set]) -> Roles:
 
 
 class Masked(NamedTuple):
-    """Where poses become the input of a decoder: one pose an image, others 0, or that one alone."""
+    """An event that selects one pose of each image, as the input of a decoder."""
 
     event: Event
     roles: Roles
-    alone: bool
+    alone: bool  # the other poses are left out; else they are set to 0
 
 
 def poses(
     flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Tensor],
     others: Iterable[Layer] = (),
 ) -> tuple[list[Place], str | None]:  # fmt: skip
-    """Find the poses of each iteration, and why they may be none.
+    """Find the poses of each routing iteration.
 
-    They are the tensor, made of the sum over children, whose norms are the scores, or that the
-    network returns; of the sum alone where there is one. If there is none they are the last of
-    those tensors, and if that points elsewhere than what the routing compares with the votes, or
-    else the sum, the other is a doubt.
+    Candidates are made of the sum over children, first those that are made of nothing else. The
+    poses are the candidate whose norms are the scores, or that the network returns. Without one,
+    they are the last candidate. They are then in doubt if several candidates are returned, or if
+    they are not parallel to the tensor that the routing compares with the votes (or else to the
+    sum).
 
     Parameters
     ----------
     scores  (B, J), candidates for the scores of the recorded pass.
     output  all tensors that the network returned.
-    others  further layers; poses end where one makes votes of them.
+    others  further layers; the search ends where one of them makes votes of its children.
+
+    Returns
+    -------
+    The places of the poses, the last iteration's last, and a warning if they are in doubt, or None.
     """
     made = [children(flow, one.rounds[0]) for one in others]
     after = [one.event.index for one in made if isinstance(one, Place)]
@@ -143,44 +151,47 @@ def poses(
     masks = {mask.event.index for place in passes[-1] for mask in masked(flow, place)}
     masks |= {later for index in masks for later in flow.descendants(index)}
     last, doubt = [place for place in passes[-1] if place.event.index not in masks], None
-    offs = {k: off for k, place in enumerate(last) if (off := _off(place, scores)) is not None}
+    offs = {
+        k: off for k, place in enumerate(last) if (off := _difference(place, scores)) is not None
+    }
     fits = [k for k, off in offs.items() if off <= 1.001 * min(offs.values()) + TINY]
-    fits = fits or [k for k, p in enumerate(last) if any(_shows(p, one) for one in output)]
-    returned = [] if fits else _measured(flow, rounds[-1], ends[-1], scores)
-    returned = returned if fits or returned else _returned(flow, rounds, output)
+    fits = fits or [k for k, p in enumerate(last) if any(_holds(p, one) for one in output)]
+    returned = [] if fits else _with_norms(flow, rounds[-1], ends[-1], scores)
+    returned = returned if fits or returned else _in_output(flow, rounds, output)
     if len(returned) == 1:
         return returned, None
     chosen = (fits or [len(last) - 1])[-1]
     if not fits:
-        compared = _compared(flow, rounds[-1], passes[-1]) or _compared(flow, rounds[-1], passes[0])
+        compared = _compared_with_votes(flow, rounds[-1], passes[-1])
+        compared = compared or _compared_with_votes(flow, rounds[-1], passes[0])
         rivals = returned or [last[min(compared or 0, chosen)]]
         if returned or parallel(rivals[0], last[chosen].tensor) is None:
             listed = "; or ".join(one.made for one in rivals)
             doubt = (
-                f"in doubt: or {listed}; the scores are the norms of neither and none of them "
-                "alone is returned, so say which by poses='method:variable'"
+                f"in doubt: or {listed}; neither has the scores as norms, and the output does not "
+                "decide: name the poses by poses='method:variable'"
             )
     numbers, whole = rounds[-1].count("E"), rows(last[chosen].tensor, last[chosen].roles).shape[2]
     if doubt is None and last[chosen].event.name in ("cat", "stack") and whole > numbers:
         doubt = (
-            f"in doubt: {last[chosen].event.name} makes {whole} numbers of it, but votes have "
-            f"{numbers}: if an activation is one of them, name both by poses= and scores="
+            f"in doubt: {last[chosen].event.name} gives poses of {whole} numbers, but votes have "
+            f"{numbers}: if one of them is an activation, give poses= and scores="
         )
     before = [one[chosen] for one in passes[:-1] if len(one) > chosen]
-    alike = all(_kind(one) == _kind(last[chosen]) for one in before)
+    alike = all(_function_name(one) == _function_name(last[chosen]) for one in before)
     return [*(before if alike else []), last[chosen]], doubt
 
 
 def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
-    """Follow the sum of an iteration, as far as the event of number `end`.
+    """Follow the sum of an iteration up to the event with index `end`.
 
     Returns
     -------
-    The sum and every other tensor, in order, that is parallel to an earlier one, or a function
-    (B, J, E) of the sum alone. Squares that are only summed are left out: they give norms.
+    The sum, and in order every other tensor that is parallel to an earlier one or is a function
+    (B, J, E) of the sum alone. Squares that are only summed, to give norms, are left out.
     """
     events = flow.events[turn.total.index + 1 : end]
-    once = _once(events)
+    once = _outside_loops(events)
     places = [Place(turn.total, -1, turn.total_roles)]
     alone = {turn.total.index}
     for event in events:
@@ -191,7 +202,7 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
         if event.index not in once:
             continue
         for position in (*range(len(event.inputs)), -1):
-            place, port = Place(event, position, ()), _port(flow, event, position)
+            place, port = Place(event, position, ()), _source(flow, event, position)
             if isinstance(place.tensor, nn.Parameter) or _is_part(flow, place):
                 continue
             fits = (parallel(earlier, place.tensor) for earlier in reversed(places))
@@ -208,23 +219,24 @@ def followed(flow: Flow, turn: Round, end: int) -> list[Place]:
     return places
 
 
-def _once(events: Sequence[Event]) -> set[int]:
-    """Return the numbers of those events that are not in a loop, as over classes."""
+def _outside_loops(events: Sequence[Event]) -> set[int]:
+    """Return the indices of events whose call runs once, so not in a loop (over classes, say)."""
     counts = Counter(event.site for event in events)
     return {event.index for event in events if counts[event.site] == 1}
 
 
-def _kind(place: Place) -> str | None:
+def _function_name(place: Place) -> str | None:
+    """Return the name of the function that made a place; None if it is an input of an event."""
     return place.event.name if place.position < 0 else None
 
 
-def _port(flow: Flow, event: Event, position: int) -> Port | None:
-    """Return what made an input of an event, or its first output for position -1."""
+def _source(flow: Flow, event: Event, position: int) -> Port | None:
+    """Return the port that made an input of an event; for position -1, its own first output."""
     return (event.index, 0) if position < 0 else flow.sources[event.index][position]
 
 
 def _is_part(flow: Flow, place: Place) -> bool:
-    """Return whether a tensor is a part of a larger one, by views."""
+    """Return whether a tensor is a view of a part of a larger tensor."""
     if place.position < 0 and not is_view(place.event):
         return False
     base = flow.base(place.event, max(place.position, 0))
@@ -233,11 +245,11 @@ def _is_part(flow: Flow, place: Place) -> bool:
     return flow.events[base[0]].outputs[base[1]].numel() > place.tensor.numel()
 
 
-def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
-    """Return which of the tensors that are made of a sum is compared with the votes, if one is."""
+def _compared_with_votes(flow: Flow, turn: Round, places: list[Place]) -> int | None:
+    """Return the index of the last place that the routing compares with the votes, or None."""
     base = votes_base(flow, turn)
     for k, place in reversed(list(enumerate(places))):
-        port = _port(flow, place.event, place.position)
+        port = _source(flow, place.event, place.position)
         for event, _ in flow.steps_from([] if port is None else [port]):
             if any(flow.base(event, n) == base for n in range(len(event.inputs))):
                 return k
@@ -245,9 +257,9 @@ def _compared(flow: Flow, turn: Round, places: list[Place]) -> int | None:
 
 
 def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
-    """Return what adds numbers, not of the images, to the sum over children of an iteration.
+    """Return the event that adds a bias to the sum over children, or None.
 
-    None if there are none, or if these poses (B, J, E) are not parallel to the result.
+    A bias does not depend on the images. The result must be parallel to these poses (B, J, E).
     """
     for event, position in flow.steps_from(flow.ports(turn.total)):
         others = (k for k in range(len(event.inputs)) if k != position)
@@ -258,20 +270,20 @@ def bias(flow: Flow, turn: Round, poses: Tensor) -> Event | None:
     return None
 
 
-def _measured(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
-    """Return the tensor (B, J, E) whose norms are the scores, made of a sum and of others."""
+def _with_norms(flow: Flow, turn: Round, end: int, scores: list[Tensor]) -> list[Place]:
+    """Return the tensor (B, J, E) whose norms are the scores, made of the sum and other tensors."""
     events, found = flow.events[turn.total.index + 1 : end], []
-    for k in sorted(_once(events) & flow.descendants(turn.total.index)):
+    for k in sorted(_outside_loops(events) & flow.descendants(turn.total.index)):
         roles = _as_poses(turn, flow.events[k].outputs[0])
         if roles is not None:
             place = Place(flow.events[k], -1, roles)
-            if (off := _off(place, scores)) is not None:
+            if (off := _difference(place, scores)) is not None:
                 found.append((off, k, place))
     return [place for _, _, place in sorted(found)[:1]]
 
 
-def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
-    """Return tensors (B, J, E) of the output that come from the last sum, and are not masked."""
+def _in_output(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Place]:
+    """Return tensors (B, J, E) of the output that are made of the last sum and are not masked."""
     turn, result = rounds[-1], []
     after = flow.descendants(turn.total.index)
     for tensor in output:
@@ -281,7 +293,7 @@ def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Pla
         place = Place(flow.events[port[0]], -1, roles)
         several = bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any())
         size = rows(place.tensor, place.roles).shape[2]
-        own = rounds[-1].count("E")  # a number, or a pose, of each iteration
+        own = rounds[-1].count("E")  # numbers or poses of all iterations may be stacked
         stacked = size == len(rounds) != own or size == len(rounds) * own != own
         if several and not stacked:
             result.append(place)
@@ -289,9 +301,9 @@ def _returned(flow: Flow, rounds: list[Round], output: list[Tensor]) -> list[Pla
 
 
 def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
-    """Return the roles of a tensor whose axes have the lengths of poses (B, J, E); else None.
+    """Return the axis roles of a tensor whose shape fits poses (B, J, E); else None.
 
-    An axis of repeated numbers has none, unless all images have the same numbers.
+    An axis that only repeats numbers has no role, unless all images have the same numbers.
     """
     roles, differs = ["."] * tensor.dim(), varying(tensor)
     if turn.count("B") not in {tensor.shape[axis] for axis in differs}:
@@ -302,8 +314,11 @@ def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
     return tuple(roles) if {"B", "J", "E"} <= set(roles) and tensor.is_floating_point() else None
 
 
-def _off(place: Place, scores: list[Tensor]) -> float | None:
-    """Return how far the norms of a place are from the scores, of these; None for others."""
+def _difference(place: Place, scores: list[Tensor]) -> float | None:
+    """Return the least relative difference between the norms of a place and candidate scores.
+
+    None if no candidate agrees with the norms within the allowed difference.
+    """
     norms = rows(place.tensor, place.roles).norm(dim=2)
     offs = [
         float((norms - one).abs().max() / one.abs().max())
@@ -313,7 +328,7 @@ def _off(place: Place, scores: list[Tensor]) -> float | None:
     return min((off for off in offs if off < allowed([norms, *scores])), default=None)
 
 
-def _shows(place: Place, output: Tensor) -> bool:
+def _holds(place: Place, output: Tensor) -> bool:
     """Return whether an output of the network holds these poses."""
     roles = place.roles if output is place.tensor else parallel(place, output)
     return roles is not None and torch.allclose(
@@ -322,7 +337,10 @@ def _shows(place: Place, output: Tensor) -> bool:
 
 
 def parallel(place: Place, tensor: Tensor) -> Roles | None:
-    """Return the roles of the axes of a tensor whose vectors are parallel to those of a place."""
+    """Return the axis roles by which a tensor's vectors are parallel to those of a place.
+
+    None if they are not parallel.
+    """
     own = place.tensor
     if tensor.numel() != own.numel() or not tensor.is_floating_point():
         return None
@@ -340,7 +358,7 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
 
 
 def is_made(flow: Flow, total: Tensor, children: int) -> bool:
-    """Return whether an event made this sum (B, J, E) over children, or their mean."""
+    """Return whether an event of the pass made this sum (B, J, E) over children, or the mean."""
     orders = [total.permute(axes).flatten() for axes in permutations(range(3))]
     return any(
         verification.apart(tensor.flatten().to(one) * size, one) == 0
@@ -353,7 +371,7 @@ def is_made(flow: Flow, total: Tensor, children: int) -> bool:
 
 
 def layouts(place: Place, tensor: Tensor) -> Iterator[Roles]:
-    """Yield the roles that the axes of a tensor may have, if it is a rearrangement of a place."""
+    """Yield all axis roles that a tensor may have if it is a rearrangement of a place."""
     batch, parents, _ = rows(place.tensor, place.roles).shape
     wide = [axis for axis, n in enumerate(tensor.shape) if n > 1]
     for pair in permutations(wide, 2):
@@ -368,9 +386,10 @@ def rows(tensor: Tensor, roles: Roles) -> Tensor:
 
 
 def masked(flow: Flow, poses: Place) -> list[Masked]:
-    """Return events whose result holds one of these poses of each image, the others 0 or left out.
+    """Return the events that select one of these poses for each image.
 
-    Where that one stands alone, its class must differ between images, or be that of the longest.
+    The other poses are 0 or left out. If they are left out, the class must differ between images or
+    be that of the longest pose.
     """
     own, result = rows(poses.tensor, poses.roles), []
     if own.shape[1] < 2:

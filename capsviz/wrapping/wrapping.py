@@ -1,11 +1,12 @@
-"""Wrap a user's capsule network, so that it can be traced and analysed, in three steps.
+"""Wrap a user-defined capsule network, so that it can be traced and analysed, in three steps.
 
 record   one pass of a few images: `recorder`, `flow` (its graph), `layers` (routing)
 infer    its parts: `vectors` (children, poses), `outputs` (scores, decoder), `grid`, `given`
 verify   the result: `capsviz.tracing.verify`
 
-What is not given is inferred, and the report gives the evidence. Two candidates are an error.
-The result is a `network.Wrapped`, which reads parts of any pass by `taps`.
+Parts that the user does not give are inferred, and the report shows the evidence. Several
+candidates for a part are an error. The result is a `network.Wrapped`, which reads the parts of any
+pass with `taps`.
 """
 
 import inspect
@@ -45,12 +46,12 @@ from capsviz.wrapping.taps import (
     tap_of_place,
 )  # fmt: skip
 
-NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # of attributes that set iterations
-FIXED = "invalid for input of size"  # torch's message for a view
+NAMES = re.compile(r"iter|rout|^r$|^n_?r$", re.IGNORECASE)  # attributes that may set iterations
+FIXED = "invalid for input of size"  # in torch's error for a view with a fixed batch size
 
 
 class NoCapsulesError(ValueError):
-    """Raised for a network in which nothing weighs votes, or not by one number a vote."""
+    """Raised if no couplings are found: nothing weighs the votes, or not by one number per vote."""
 
 
 def wrap(
@@ -72,43 +73,45 @@ def wrap(
     children: Callable | str | None = None,
     card: Mapping | None = None,
 ) -> Wrapped | Bare:
-    """Make any capsule network one that `capsviz.trace` and the analyses take.
+    """Wrap a capsule network, so that `capsviz.trace` and the analyses accept it.
 
     Parameters
     ----------
-    network      any module; it is left as it was, and not copied.
+    network      any module; it is not copied, and afterwards it is unchanged.
     image_shape  (C, H, W) of its images.
-    classes      their number, if each has a capsule of the last routed layer, or
-    capsules     the number of these capsules if they are not classes, but attributes, parts or
-                 inputs of a classifier: the network can be traced, and scores are theirs. Wrapped
-                 once more with `classes` and couplings=None, it can be evaluated.
-    example      in place of `image_shape` for inputs that are not images: a few of them, as a
-                 tensor, a tuple of tensors, or a dict of them by the names of the arguments, or for
-                 a network that takes a dict. The first axis is that of the inputs. Random ones like
-                 these are drawn. `capsviz.trace` takes inputs of this form; analyses take them as
-                 one tensor (N, ...), which `rows(inputs)` of the wrapped network returns.
-    normalise    (mean, standard deviation) that it expects of images, numbers or one a channel;
-                 callers still pass images in [0, 1].
+    classes      number of classes, if each has a capsule in the last routed layer; else give
+    capsules     number of capsules in that layer, if they are attributes, parts or inputs of a
+                 classifier. The network can then be traced, and scores are those of the capsules.
+                 To evaluate it, wrap it once more with `classes` and couplings=None.
+    example      a few inputs, in place of `image_shape`, if they are not images: a tensor, a tuple
+                 of tensors, or a dict of tensors (by argument name, or if the network takes a
+                 dict). The first axis is the batch. Random inputs like these are drawn.
+                 `capsviz.trace` takes inputs of this form. Analyses take them as one tensor
+                 (N, ...), which `rows(inputs)` of the wrapped network returns.
+    normalise    (mean, standard deviation) for the network's images, as numbers or one for each
+                 channel; callers still pass images in [0, 1].
     call         (network, images) -> output; None: network(images).
-    scores       output -> (B, J) in [0, 1]; or "softmax", "sigmoid", "exp" of the output that is
-                 found; "norms" of the poses. None: found, or the norms.
-    poses        a module's name, whose output they are ("head[1]" for one of several tensors),
-                 "module.method:variable", or output -> (B, J, E). None: found.
-    decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
-                 False: there is none.
-    couplings    "softmax", or the function of torch whose result weighs the votes in its place, as
-                 "sigmoid", or "clamp" at the end of a sparsemax; "module.method:variable", to watch
-                 a local variable, "method:variable" in the network itself; output -> (B, I, J);
-                 None for a network without capsules.
+    scores       output -> (B, J) in [0, 1]; or "softmax", "sigmoid" or "exp", applied to the output
+                 that is found; or "norms" of the poses. None: an output in [0, 1] or of log
+                 probabilities if there is one, else the norms.
+    poses        name of the module that returns them ("head[1]" for one of several tensors),
+                 "module.method:variable", or output -> (B, J, E). None: inferred.
+    decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: inferred; False: the
+                 network has no decoder.
+    couplings    name of the torch function whose result weighs the votes: "softmax", "sigmoid", or
+                 "clamp" at the end of a sparsemax. Or "module.method:variable", a local variable
+                 ("method:variable" in the network itself), or output -> (B, I, J). None: the
+                 network has no capsules.
     pair         which softmax, if there are several: the name of its module, or a part of its
-                 line as the error lists it.
-    grid         (types, rows, columns) of its children, type by type, compared with the pixels
-                 that change them; "probe" finds it by changing rows and columns of an image; None:
-                 they have no positions, so there are no maps.
-    votes        "module.method:variable" or output -> (B, I, J, E). None: found.
-    children     a module's name, "module.method:variable", or output -> (B, I, D). None: found.
-    card         name, data set and more, for results. "children": names of the tokens or features
-                 whose capsules are routed, for maps.
+                 line in the error that lists them.
+    grid         (types, rows, columns) of the children, ordered type by type; it is checked
+                 against the pixels that change them. "probe" infers it by changing rows and columns
+                 of an image. None: children have no positions, so there are no maps.
+    votes        "module.method:variable" or output -> (B, I, J, E). None: inferred.
+    children     name of the module that returns them, "module.method:variable", or
+                 output -> (B, I, D). None: inferred.
+    card         name, data set and more, for results. The key "children" may hold names of the
+                 tokens or features whose capsules are routed, for maps.
 
     Returns
     -------
@@ -118,9 +121,10 @@ def wrap(
     Raises
     ------
     NoCapsulesError  a ValueError, if no softmax is found that weighs votes.
-    ValueError  for a network that has `look`, images that it refuses, given functions that raise
-                (it names the option and the line), several candidates for one part (it lists
-                them), scores out of [0, 1], or scores that depend on the other images of a batch.
+    ValueError  if the network has `look`; if it fails on images; if a given function raises (the
+                message names the option and the line); if there are several candidates for a part
+                (the message lists them); if scores are outside [0, 1] or depend on the other images
+                of a batch.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
@@ -128,13 +132,13 @@ def wrap(
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
     if abilities(network).has_capsules:
         raise ValueError(
-            f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
-            "capsviz.trace(network, images) looks into it as it is"
+            f"a {type(as_written(network)).__name__} has a `look` and needs no wrapping: call "
+            "capsviz.trace(network, images)"
         )
     call, pair, card = by_hand(call=call, pair=pair, card=card)
     parts = by_hand(scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
                     children=children)  # fmt: skip
-    asked = Options(whole_grid(grid), *parts)
+    options = Options(whole_grid(grid), *parts)
     network = as_written(network)
     recipe = recipe_of(
         network, image_shape, classes, capsules=capsules, example=example, normalise=normalise,
@@ -145,35 +149,35 @@ def wrap(
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
         named = couplings if isinstance(couplings, str) and ":" not in couplings else None
         recipe, recorded = _record(network, recipe, named)
-        wrapped = kind(network, recipe, infer(network, recipe, recorded, asked), card)
+        wrapped = kind(network, recipe, infer(network, recipe, recorded, options), card)
         taken = "images" if example is None else "inputs"
         how = f"{'given' if call else f'network({taken})'}: {outputs.described(recorded.output)}"
         wrapped.inferred.facts.insert(0, ("call", how))
-        _try(wrapped, recorded)
-        _look_below(wrapped, recorded)
+        _try_out(wrapped, recorded)
+        _infer_below(wrapped, recorded)
         wrapped.config["classes"] = classes
         verify(wrapped, recorded.images)
     return wrapped
 
 
-def _try(shown: Bare, recorded: Recorded) -> None:
-    """Add what is known after trying one image, other children, and the sums of a CapsNet."""
+def _try_out(shown: Bare, recorded: Recorded) -> None:
+    """Try single images and replaced children, compare with a CapsNet, and add the findings."""
     images, known = recorded.images, shown.inferred
     if _refuses_one(shown, images):
         shown.recipe = replace(shown.recipe, smallest=2)
-        known.say("batch", "cannot take one image: it is given two of them")
+        known.say("batch", "cannot take one image: single images are run twice in one batch")
     if shown.recipe.cuda:
         known.say("device", "its code asks for a GPU: it is run on the CPU")
     if not isinstance(shown, Wrapped):
         return
     if (why := _refuses_children(shown, images)) is not None:
         known.child_entry = None
-        finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
+        finding = f"can be read, not replaced: the classes depend on more than the children ({why})"
         known.say("children", finding)
     seen = shown.look(images, keep=(both := ("couplings", "poses")))
     if len({len(seen[part]) for part in both if part in seen}) > 1:
         known.last_alone = True
-        known.say("iterations", "poses are known of the last alone, so couplings are shown of it")
+        known.say("iterations", "poses are found for the last only, so a trace gives only the last")
     known.peculiar = verification.differences(shown, images)
     if recorded.layer is not None:
         last = recorded.layer.rounds[-1]
@@ -187,41 +191,44 @@ def _try(shown: Bare, recorded: Recorded) -> None:
         known.say("note", reason)
 
 
-def _look_below(top: Bare, recorded: Recorded) -> None:
-    """Add what is known of the routed layers that lead to that of the classes, and of others."""
+def _infer_below(top: Bare, recorded: Recorded) -> None:
+    """Infer the earlier routed layers that lead to the classes, and report all other layers."""
     known = top.inferred
     for one in recorded.others:
         own = recorded._replace(layer=one)
         recipe = replace(top.recipe, classes=one.parents)
-        said = f"{one}: trace it by capsules={one.parents}"
+        finding = f"{one}: trace it by capsules={one.parents}"
         if recorded.layer is not None and one.leads_to(recorded.layer, recorded.flow):
             try:
                 options = Options(scores="norms", decode=False)
                 shown = Wrapped(top.network, recipe, infer(top.network, recipe, own, options))
-                _try(shown, own)
+                _try_out(shown, own)
                 if wrong := next(verification.mistakes(shown, recorded.images), None):
                     raise ValueError(wrong)
-                doubts = [said for _, said in shown.inferred.facts if "in doubt" in said]
-                said = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
+                doubts = [text for _, text in shown.inferred.facts if "in doubt" in text]
+                finding = "; ".join([f"{one}: trace it by layer={len(known.below)}", *doubts])
                 shown.inferred.parents = one.parents
                 known.below.append(shown.inferred)
             except ValueError as error:
-                said += f", as it is not to be traced beside the classes: {error}"
-        known.say("also", said)
+                finding += f", because it cannot be traced along with the classes: {error}"
+        known.say("also", finding)
 
 
 def _refuses_one(shown: Bare, images: Tensor) -> bool:
-    """Return whether one image alone fails, or gets other scores than among several."""
+    """Return whether one image alone fails, or gets other scores than in a batch."""
     whole = verification.lengths_of(shown, images)
     try:
         alone = verification.lengths_of(shown, images[:1])
         return bool(verification.apart(alone, whole[:1]))
-    except Exception:  # whatever the user's code does with one image
+    except Exception:  # the user's code may raise anything
         return True
 
 
 def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
-    """Return why children cannot be replaced: those of images must give the images' scores."""
+    """Return why children cannot be replaced, or None.
+
+    The children of images, put in without the images, must give the same scores.
+    """
     if shown.inferred.child_entry is None:
         return None
     traced = shown.look(images, keep=("primary", "lengths"))
@@ -229,15 +236,16 @@ def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
         again = shown.from_children(traced["primary"]).activations
         off = verification.apart(again, traced["lengths"])
         return f"scores then differ by {off:.2g}" if off else None
-    except Exception as error:  # whatever the user's code does with other tensors
+    except Exception as error:  # the user's code may raise anything
         return f"{type(error).__name__}: {one_line(error)[:80]}"
 
 
 def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[Recipe, Recorded]:
-    """Record passes with more and more images until a layer's batch axis can be identified.
+    """Record passes with more and more images, until the routing of the classes is found.
 
-    Returns the recipe too, which runs on the CPU what asks for a GPU. `weighing` is the function
-    that is looked for, whose result weighs votes for the classes; None: nothing is.
+    `weighing` is the name of the function whose result weighs the votes; with None, one pass is
+    recorded and no routing is looked for. The recipe is returned too, because it may have changed:
+    code that asks for a GPU is run on the CPU.
     """
     like, classes = like_of(network), recipe.classes
     tried: list[Layer] = []
@@ -261,7 +269,10 @@ def _record(network: nn.Module, recipe: Recipe, weighing: str | None) -> tuple[R
 
 
 def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Recipe, Any, Flow]:
-    """Record one pass; the recipe that is returned runs it without a GPU if it asks for one."""
+    """Record one pass; return the recipe, the output and the graph.
+
+    If the code asks for a GPU and there is none, the returned recipe runs it on the CPU.
+    """
     try:
         return recipe, *recipe.record(network, images)
     except Exception as error:
@@ -277,7 +288,7 @@ def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Reci
                 f"the network cannot be called with images alone: {needs}; give "
                 f"call=lambda net, images: ... ({reason[:120]})"
             ) from error
-        fixed = "; a batch of one size alone? then call= may fill it up" if FIXED in reason else ""
+        fixed = "; if only one batch size fits, pad the batch in call=" if FIXED in reason else ""
         what = "images" if recipe.example is None else "inputs like the example, as rows"
         raise ValueError(
             f"the network refuses {what} {tuple(images.shape)}: {type(error).__name__}: "
@@ -288,7 +299,7 @@ def first_pass(network: nn.Module, recipe: Recipe, images: Tensor) -> tuple[Reci
 def _no_capsules(
     network: nn.Module, classes: int, tried: list[Layer], flow: Flow, batch: int, weighing: str
 ) -> str:
-    """Say that no softmax weighs votes for the classes, which ones there are, and what to do."""
+    """Return the message that no softmax weighs votes, with those found and what to do."""
     name = type(network).__name__
     if isinstance(network, torch.jit.ScriptModule):
         return (
@@ -297,9 +308,9 @@ def _no_capsules(
         )
     words = seen(flow, tried, weighing)
     if tried:
-        words += f" (are the capsules no classes? then capsules={tried[-1].parents})"
+        words += f" (if the capsules are not classes, give capsules={tried[-1].parents})"
     if any(layer.parents == classes + 1 for layer in tried):
-        words += f" (one of them no class? then classes={classes + 1})"
+        words += f" (if one of them is not a class, give classes={classes + 1})"
     return (
         f"no capsules found in {name}: no {weighing} weighs votes for {classes} parents in a "
         f"pass of {batch} inputs{words}; "
@@ -312,7 +323,7 @@ def _no_capsules(
 
 @dataclass(frozen=True)
 class Options:
-    """The parts that are given to `wrap` by hand; see there."""
+    """The options of `wrap` that name parts of a network."""
 
     grid: tuple[int, int, int] | str | None = "probe"
     scores: Callable | str | None = None
@@ -324,19 +335,19 @@ class Options:
 
 
 def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options) -> Inferred:
-    """Return all parts of a network; what is not given is looked for in the recorded pass."""
+    """Return all parts of a network, as given in `options` or found in the recorded pass."""
     known = Inferred()
     if options.couplings is not None:
         known = capsules(network, recipe, recorded, options)
-    known.scores, finding = _scores(recipe, recorded, options.scores, "poses" in known.readers)
+    known.scores, finding = _find_scores(recipe, recorded, options.scores, "poses" in known.readers)
     known.say("scores", finding)
     if options.couplings is None:
         return known
     shown = Wrapped(network, recipe, known)
-    _sum(shown, recorded)
+    _fit_to_sum(shown, recorded)
     known.decode, finding = outputs.find_decoder(shown, recorded, options.decode)
     known.say("decoder", finding)
-    known.places = _places(shown, recorded.images, options.grid)
+    known.places = _find_places(shown, recorded.images, options.grid)
     known.say("grid", known.places.evidence)
     made = (t for event in recorded.flow.events for t in event.outputs)
     sizes = {memory(t, whole=False): t.numel() * t.element_size() for t in made}
@@ -344,13 +355,13 @@ def infer(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Optio
     if recorded.layer is not None:
         known.passes = len(recorded.layer.rounds)
         if known.passes > 1:
-            known.iterations, how = _iterations(shown, recorded, recorded.layer)
+            known.iterations, how = _find_setter(shown, recorded, recorded.layer)
             known.say("iterations", f"{known.passes}, {how}")
     return known
 
 
 def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Options) -> Inferred:
-    """Return couplings, votes, children and poses alone."""
+    """Return the couplings, votes, children and poses of a network, without the other parts."""
     layer, flow, known = recorded.layer, recorded.flow, Inferred()
 
     def given(part: str, source: Callable | str) -> None:
@@ -364,7 +375,7 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
         known.readers, known.entries = readers_of_layer(layer)
         known.children = layer.children
         known.reads["votes"] = flow.occurrence(layer.rounds[0].event)
-        _say_layer(known, layer)
+        _report_layer(known, layer)
     elif options.couplings is not None:
         given("couplings", options.couplings)
     if options.votes is not None:
@@ -403,11 +414,11 @@ def capsules(network: nn.Module, recipe: Recipe, recorded: Recorded, options: Op
     return known
 
 
-def _sum(shown: Wrapped, recorded: Recorded) -> None:
-    """Compare Σ couplings · votes with the sums of the pass, and read them as that fits.
+def _fit_to_sum(shown: Wrapped, recorded: Recorded) -> None:
+    """Choose how to read couplings and votes, so that Σ couplings · votes is a sum of the pass.
 
-    Of variables, couplings that were made after the last sum are left out, and votes that are
-    written to later are copied when they are first seen.
+    There is a choice for watched variables: to leave out the last couplings, made after the last
+    sum, and to copy votes at once, before they are written to. If nothing fits, report a doubt.
     """
     known, own = shown.inferred, shown.inferred.readers
     if not {"votes", "couplings"} <= set(own):
@@ -427,30 +438,33 @@ def _sum(shown: Wrapped, recorded: Recorded) -> None:
             return
     known.readers = own
     known.say(
-        "votes", "in doubt: no tensor of the pass is Σ couplings · votes: name what is multiplied"
+        "votes",
+        "in doubt: no tensor of the pass is Σ couplings · votes: name both factors by votes= and "
+        "couplings=",
     )
 
 
-def _say_layer(known: Inferred, layer: Layer) -> None:
-    """Say of couplings and votes which softmax was found."""
+def _report_layer(known: Inferred, layer: Layer) -> None:
+    """Report which softmax makes the couplings, and where they weigh the votes."""
     last, count = layer.rounds[-1], len(layer.rounds)
     iterations = f"{count} iteration{'s' * (count > 1)}"
     known.say("couplings", f"{layer.weighing} in {layer.place}, {iterations}")
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
-        known.say("weights", f"{where}; what scales them is not taken for activations")
+        known.say("weights", f"{where}; the scales are not read as activations")
     if any(turn.normalised and turn.whole is None for turn in layer.rounds):
         known.say(
-            "note", "couplings are scaled by what is made of them, which stays if others are given"
+            "note",
+            "couplings are scaled by a function of themselves; if replaced, they keep that scale",
         )
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     known.say("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}")
 
 
-def _scores(
+def _find_scores(
     recipe: Recipe, recorded: Recorded, scores: Callable | str | None, has_poses: bool
 ) -> tuple[Callable | None, str]:
-    """Return how scores are made of the output, given or found; None for norms of the poses."""
+    """Return the function, output -> scores, and the evidence; None for norms of the poses."""
     output, expected = recorded.output, (len(recorded.images), recipe.classes)
     if callable(scores):
         value = scores(output)
@@ -471,8 +485,8 @@ def _scores(
     return None, "norms of the poses"
 
 
-def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
-    """Return the positions of the children, given or found."""
+def _find_places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | None):
+    """Return the positions of the children, as given or found by probing."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
     if shown.draw is not None:
         why = "none: its inputs are not images"
@@ -485,8 +499,8 @@ def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | 
     return grids.NOWHERE._replace(evidence=why)
 
 
-def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
-    """Return the attribute that sets the number of iterations, or None, and the evidence."""
+def _find_setter(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter | None, str]:
+    """Return the attribute that sets the number of iterations, or None; and the evidence."""
     passes, images = len(layer.rounds), recorded.images[:2]
     values = range(passes - 1, passes + 1)
     fits = setters(shown.network, values, layer.rounds, lambda: shown.passed(images))
@@ -497,9 +511,10 @@ def _iterations(shown: Bare, recorded: Recorded, layer: Layer) -> tuple[Setter |
 
 
 def candidates(network: nn.Module, values: range, *, named: bool = True) -> list[Setter]:
-    """Return attributes that hold one of these values, named like a number of iterations or not.
+    """Return the attributes of modules that hold one of these values, as an integer.
 
-    Those of PyTorch's own modules are left out.
+    With `named`, their names must suggest a number of iterations; else they must not. Attributes of
+    PyTorch's own modules are left out.
     """
     return [
         Setter(module, attribute, value, f"{name}.{attribute}".strip("."))
@@ -511,9 +526,10 @@ def candidates(network: nn.Module, values: range, *, named: bool = True) -> list
 
 
 def setters(network: nn.Module, values: range, rounds: list[Round], call: Callable) -> list[Setter]:
-    """Return the candidates that, raised by 1, make one iteration more of a call; all are put back.
+    """Return the attributes that, if raised by 1, make the call run one more iteration.
 
-    Those of other names are tried only if none of these names fits.
+    Each is restored afterwards. Attributes whose names do not match `NAMES` are tried only if none
+    of the others fits.
     """
     sites = {turn.event.site for turn in rounds}
 
@@ -522,7 +538,7 @@ def setters(network: nn.Module, values: range, rounds: list[Round], call: Callab
         setattr(one.module, one.attribute, one.value + 1)
         try:
             recorder.run(call)
-        except Exception:  # the user's code, with a number that it was not made for
+        except Exception:  # the user's code may raise anything for another number
             return False
         finally:
             setattr(one.module, one.attribute, one.value)

@@ -539,5 +539,5 @@ def test_a_batch_of_one_size_is_thought_of():
         def capsules(self, features):
             return self.squash(features.reshape(50, D, -1).transpose(1, 2))
 
-    with pytest.raises(ValueError, match="a batch of one size alone"):
+    with pytest.raises(ValueError, match="if only one batch size fits"):
         capsviz.wrap(Fixed(), SHAPE, CLASSES)
