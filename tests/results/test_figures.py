@@ -95,7 +95,7 @@ def test_redraw_writes_only_pictures_and_no_file_twice(tmp_path):
     command_line.fine(command_line.run("redraw", one, other, "--format", "png"))
     assert table.read_text() == "edited" and (tmp_path / "b/x.png").is_file()
     both = command_line.run("redraw", one, other, "--format", "png", "--output", tmp_path / "c")
-    command_line.refused(both, "several of these files would be drawn as")
+    command_line.refused(both, "several files would be drawn as")
     assert not (tmp_path / "c").exists()
 
 
