@@ -6,7 +6,7 @@ import torch
 from helpers.fixtures import build_strong
 from torch import nn
 
-from capsviz.analyses.parts import OF, Parts, measure
+from capsviz.analyses.parts import CONTROLS, Parts, measure
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 from capsviz.tracing import trace
@@ -122,7 +122,7 @@ def test_pixels_are_measured_without_any_network(labelled):
 def test_what_is_told_beyond_a_control_is_so_by_the_same_images(templates, labelled):
     result = Parts().measure({"one": Templates(templates)}, *labelled, dataset="noise")
     places = {name: result.kinds.index(name) for name in result.kinds}
-    for k, (kind, control) in enumerate(OF.items()):
+    for k, (kind, control) in enumerate(CONTROLS.items()):
         own, whole = (result.auroc.value[:, places[one]] for one in (kind, control))
         np.testing.assert_allclose(result.beyond.value[:, k], own - whole)
     assert result.beyond[0][0].low > 0.3  # halves of two classes against halves of one
