@@ -211,7 +211,7 @@ def test_train_then_draw_then_evaluate(blank, run, tmp_path):
     assert card["results"]["test"]["n"] == card["training"]["images"] == 360
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
     again = run("primary-train", *DIGITS, "--limit", 60)
-    command_line.refused(again, "is there already", "--output", status=(1, 2))
+    command_line.refused(again, "exists already", "--output", status=(1, 2))
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
     drawn = run("primary", *DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "Predicted as 3" in drawn.stdout
