@@ -320,7 +320,9 @@ def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Traje
     counts, rows = draw_resamples(n, seed=seed), []
     for epoch, model in networks:
         if not abilities(model).routes_again:
-            raise ValueError("the networks of this run have no capsules, so none can die")
+            raise ValueError(
+                "capsules cannot be followed by epoch: the networks of this run cannot be routed again"
+            )
         squares, most, correct = child_gradients(model, images, labels)
         norms = squares.mean(0).sqrt().numpy()
         relative = norms / max(norms.max(), np.finfo(float).tiny)
