@@ -321,7 +321,7 @@ def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Traje
     for epoch, model in networks:
         if not abilities(model).routes_again:
             raise ValueError(
-                "capsules cannot be followed by epoch: the networks of this run cannot be routed again"
+                "the networks of this run cannot be routed again, so capsules cannot be followed"
             )
         squares, most, correct = child_gradients(model, images, labels)
         norms = squares.mean(0).sqrt().numpy()

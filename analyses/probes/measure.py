@@ -414,9 +414,7 @@ def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict
     _, predicted = poses_and_classes(model, images)
     pairs = couples(predicted, generator)
     if len(pairs) < 2:
-        note = (
-            f"no paths: expected 2 or more pairs of images of one predicted class, got {len(pairs)}"
-        )
+        note = f"no paths: expected 2 or more pairs of one predicted class, got {len(pairs)}"
         return {"notes": [note]}
     classes = predicted[pairs[:, 0]]
     kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
