@@ -242,15 +242,15 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     _, state = next(iter(states(model, images[:1])))
     kinds = kinds_of(state, grid)
     ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
-    rank = {kind: _effect(ranked, kind) for kind in kinds}
+    rank = {kind: _mean_loss(ranked, kind) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}
     found = measure(model, images, labels, kinds, generator, rank=rank, progress=progress)
     counts, base = draw_resamples(len(images), seed=seed), found["base", ""]
     fields: dict[str, Any] = defaultdict(dict)
     for kind, members in kinds.items():
         activation, control = found["single", kind][:, 0], found["control", kind][:1]
-        fields["activation_change"][kind] = _paired(activation, base[0], counts)
-        fields["control_activation_change"][kind] = _paired(control, base[0], counts)[0]
+        fields["activation_change"][kind] = _mean_change(activation, base[0], counts)
+        fields["control_activation_change"][kind] = _mean_change(control, base[0], counts)[0]
         curves = found["curves", kind][:, :, 1]  # (3, S, N)
         x = torch.tensor([0, *steps(len(members))]).double()
         heights = torch.cat([base[1].expand(len(curves), 1, -1), curves], 1).double()
@@ -274,12 +274,12 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     }
 
 
-def _effect(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
+def _mean_loss(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
     """Return the mean loss of the true activation without each group (G,)."""
     return (found["base", ""][0] - found["single", kind][:, 0]).mean(1)
 
 
-def _paired(values: Tensor, base: Tensor, counts) -> Estimate:
+def _mean_change(values: Tensor, base: Tensor, counts) -> Estimate:
     """Return the mean differences of activations (G, N) from those of base (N,)."""
     less = compare_means(torch.cat([base[None], values]).numpy(), counts, shares=False).difference
     assert less is not None  # there are several rows

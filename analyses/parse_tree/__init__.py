@@ -15,7 +15,7 @@ from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown, word_for
 
 OTHERS = 500  # images to compute mean trees from, at most
-OF_CLASS = slice(4, 6)  # the class's components in `Statistics.components`
+BY_CLASS = slice(4, 6)  # among `Statistics.components`
 SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 DEAD = 0.05  # a capsule is dead if its largest activation is below this
@@ -225,7 +225,7 @@ class ParseTree(Analysis):
         )  # fmt: skip
 
     def verdict(self, result) -> str:
-        own, control = result.shares[0].low[OF_CLASS], result.shuffled.high[OF_CLASS]
+        own, control = result.shares[0].low[BY_CLASS], result.shuffled.high[BY_CLASS]
         claim = "preferences vary with the class more than with shuffled labels"
         parts = [shown(own.sum() > control.sum(), claim)]
         if np.isnan(result.shares.value[0]).any():

@@ -142,7 +142,7 @@ def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed
         intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
         own = suspicion(networks, changed)[0]
         suspect.append(np.concatenate([own, of_pixels(changed, images, donors)]))
-    areas, kinds = told_apart(intact, suspect, seed=seed), list(forms)
+    areas, kinds = aurocs(intact, suspect, seed=seed), list(forms)
     places, others = (
         [kinds.index(one) for one in side] for side in zip(*controls.items(), strict=True)
     )
@@ -150,7 +150,7 @@ def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed
     return [*labels, *PIXELS], areas.undrawn(), gain.undrawn()
 
 
-def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
+def aurocs(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
     """Return the AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
 
     An image and its broken copy are resampled together, in the same way for every kind. Differences
@@ -197,7 +197,7 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         generator, E = torch.Generator().manual_seed(seed), own.shape[1]
         axes = [torch.linalg.qr(torch.randn(E, E, generator=generator)).Q for _ in range(DRAWS)]
         *random, units = (
-            _measured(changes(model, poses, own, winner, one), strokes, halves)
+            _masses(changes(model, poses, own, winner, one), strokes, halves)
             for one in (*axes, torch.eye(E))
         )
         control = [torch.stack(one).mean(0) for one in zip(*random, strict=True)]
@@ -212,7 +212,7 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
         maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
         other = torch.arange(len(images)).roll(1)
-        pair = [_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
+        pair = [_masses(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
         found |= {"selected": compared(pair), "chosen": chosen}
     return found
 
@@ -254,7 +254,7 @@ def upper_and_lower(strokes: Tensor) -> Tensor:
     return torch.stack([strokes & upper, strokes & ~upper], 1)
 
 
-def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _masses(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return means (N,) over maps (N, U, H, W): mass on the stroke, in one half, overlap of two.
 
     The half is the one with more mass. Maps without mass are left out; NaN if all are.

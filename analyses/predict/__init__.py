@@ -13,7 +13,6 @@ from capsviz.statistics.detection import remarks
 
 PICTURES = 16  # files in the figure, at most
 SIDE = 112  # side of a drawn step in pixels: four times that of MNIST
-ODD = ("unlike_training_data", "unlike_by", "pieces_of_ink")
 
 
 class Result(NamedTuple):
@@ -262,5 +261,7 @@ def as_record(reading) -> dict[str, Any]:
         "classes": one.classes,
         "lengths": one.lengths,
         "reconstruction_sse": one.sse,
-        **dict(zip(ODD, (one.unlike, one.reasons, reading.pieces), strict=True)),
+        "unlike_training_data": one.unlike,
+        "unlike_by": one.reasons,
+        "pieces_of_ink": reading.pieces,
     }

@@ -51,7 +51,7 @@ class Path(Analysis):
 
         label = class_of(inputs, picture)
         if other_index is None:
-            other_index = _next(inputs, picture)
+            other_index = _next_index(inputs, picture)
         images = beside(inputs, picture, label, other_index, "another one (--other-index)")
         return Result(
             **path_between(network, images), labels=[picture.label, label], classes=list(classes),
@@ -76,7 +76,7 @@ class Path(Analysis):
         )
 
 
-def _next(inputs, picture) -> int:
+def _next_index(inputs, picture) -> int:
     """Return the index of the next image of the picture's class; after the last, 0."""
     if picture.label is None:
         return 0

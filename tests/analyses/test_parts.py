@@ -96,7 +96,7 @@ def test_halves_are_those_of_the_partners(labelled, generator):
 
 def test_differences_of_areas_are_to_the_first_score(generator):
     clean, suspect = torch.rand(2, 3, 40, generator=generator).numpy()
-    found = measure.told_apart([clean, clean], [suspect, clean], seed=0)
+    found = measure.aurocs([clean, clean], [suspect, clean], seed=0)
     np.testing.assert_allclose(found.value[:, 1], 0.5)
     np.testing.assert_allclose(found.difference.value, found.value - found.value[0])
     widths = np.ptp(found.difference.ci95, -1)
@@ -185,7 +185,7 @@ def test_units_without_any_range_do_not_count(generator):
     assert found.n == 29
     strokes = torch.ones(1, 2, 2, dtype=torch.bool)
     maps = torch.tensor([[[1.0, 1], [0, 0]], [[0, 0], [0, 0]], [[1, 1], [0, 0]]])[None]
-    values = measure._measured(maps, strokes, measure.upper_and_lower(strokes))
+    values = measure._masses(maps, strokes, measure.upper_and_lower(strokes))
     assert torch.cat(values).tolist() == pytest.approx([1, 1, 1])
 
 
