@@ -44,7 +44,7 @@ def main() -> None:
     forms = measure.broken(images, test.labels, seed=0)
     for folder in folders:
         model = checkpoint.load(folder)
-        _, areas, _ = measure.compare({name: Shares(model)}, images, forms, parts.OF, seed=0)
+        _, areas, _ = measure.compare({name: Shares(model)}, images, forms, parts.CONTROLS, seed=0)
         runs.append({
             "seed": model.card["recipe"]["seed"],
             "weights_sha256": model.card["weights"]["sha256"],

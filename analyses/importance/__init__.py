@@ -11,41 +11,41 @@ from capsviz.statistics.words import part_name, word_for
 
 OTHERS = 200  # images that importance is ranked on, at most
 PUBLISHED = 11  # levels of the published dictionaries
-LABELS = {  # of the kinds of groups
+LABELS = {  # plural name of each kind of group
     "types": "capsule types",
     "positions": "positions",
     "children": "groups of capsules",
     "dimensions": "pose dimensions",
 }
-# These are in another order in each training run; positions are not.
+# Their order differs between training runs; that of positions does not.
 UNORDERED = dict.fromkeys(("types", "dimensions", "children"))
 
 
 class Result(NamedTuple):
-    """One image without each group of children, by kind: types, positions, dimensions."""
+    """Activation of one image without each of G groups, by kind of group (a key of `LABELS`)."""
 
     image: np.ndarray  # (C, H, W) uint8
     label: int | None  # true class, if it is known
-    watched: int  # class whose activation is watched: the true one, else the predicted one
+    watched: int  # class whose activation is measured: the true one, or else the predicted one
     activations: np.ndarray  # (J,) with all children
-    change: dict[str, np.ndarray]  # by kind (G,), of the watched activation
-    control: dict[str, np.ndarray]  # by kind (2,): 5 to 95 % of removals of random children, each
-    # time of the norm of a group drawn at random
+    change: dict[str, np.ndarray]  # (G,) change of that activation without each group
+    control: dict[str, np.ndarray]  # (2,) 5 % and 95 % quantiles of the change when random
+    # children are removed, with the norm of a random group
     grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
-    how: str  # what the children that are left do
+    how: str  # whether the remaining children are routed again
     extent_px: list[float] | None  # left, right, bottom, top of the positions on the image
     classes: list[str]
 
 
 class OneImage(Analysis):
-    """The loss of one image's activation without each type, position and dimension."""
+    """Change of one image's activation without each type, position and dimension."""
 
     Result = Result
     needs = ("couplings", "interventions")
     examples = "capsviz importance --digit 4  # 10 s"
 
     def measure(self, network, image, label=None, *, classes, seed: Seed = 0):
-        """Leave out each group of capsules, and random ones of the norm of a random group."""
+        """Remove each group of capsules; as a control, random capsules with the norm of a group."""
         from capsviz.analyses.importance.measure import of_one_image
 
         fields = of_one_image(network, image.cpu(), label, seed)
@@ -65,34 +65,34 @@ class OneImage(Analysis):
 
 
 class Statistics(NamedTuple):
-    """N images; by kind of group, G groups of it; intervals are 95 %."""
+    """N images without each of G groups, by kind of group (`kinds`); intervals are 95 %."""
 
     kinds: list[str]
     base: Estimate  # (2,) true activation and accuracy with all children
     activation_change: dict[str, Estimate]  # (G,) without each group
-    control_activation_change: dict[str, Estimate]  # () without random ones of the norm of a group
-    # drawn at random for each image
+    control_activation_change: dict[str, Estimate]  # () without random children that have the
+    # norm of a group, drawn at random for each image
     orders: list[str]  # (3,) random, least important first, most important first
     removed: dict[str, np.ndarray]  # (S,) groups removed at each step
     curve_accuracy: dict[str, Estimate]  # (3, S)
-    area_accuracy: dict[str, Estimate]  # (3,) mean height; difference: less that at random
-    levels: list[int]  # (K,) that couplings are rounded to
-    entropy_bits: Estimate  # (K,) of the dictionary of a class, mean over classes
+    area_accuracy: dict[str, Estimate]  # (3,) mean of each curve; difference: minus the random one
+    levels: list[int]  # (K,) numbers of levels that couplings are rounded to
+    entropy_bits: Estimate  # (K,) entropy of a class's dictionary, mean over classes
     keys: np.ndarray  # (K,) distinct trees of a class, mean over classes
     child_bits: np.ndarray  # (K,) entropy of a single child's rounded coupling, mean
-    bound_bits: float  # log2 of the images of a class, mean
-    apart_bits: Estimate  # (K,) children varied apart from each other
-    untrained_bits: Estimate | None  # (K,) untrained network; None: it cannot be built anew
-    rounded_accuracy: Estimate  # (1 + K,) own couplings, then rounded; difference: less the first
+    bound_bits: float  # log2 of the number of images of a class, mean over classes
+    apart_bits: Estimate  # (K,) entropy with each child shuffled independently within a class
+    untrained_bits: Estimate | None  # (K,) untrained network; None: it cannot be rebuilt
+    rounded_accuracy: Estimate  # (1 + K,) own couplings, then rounded; difference: minus the first
     grid: tuple[int, int, int] | None  # types, rows, columns
-    how: str  # what the children that are left do
+    how: str  # whether the remaining children are routed again
     others: str  # images that importance is ranked on
     classes: list[str]
     n: int
     dataset: str
-    first: dict[str, int]  # group that ranks first on the other images; of one run
-    first_activation_change: dict[str, Estimate]  # (2,) without it, without random ones of its
-    # norm; differences are to the first
+    first: dict[str, int]  # most important group on the other images; for one run only
+    first_activation_change: dict[str, Estimate]  # (2,) without that group, without random
+    # children of its norm; difference: minus the first
 
     axes = {
         "base": (("true activation", "accuracy"),),
@@ -129,7 +129,7 @@ class OverImages(Analysis):
     def measure(
         self, network, images, labels, *, classes, dataset, inputs, progress=iter, seed: Seed = 0
     ) -> Statistics:
-        """Leave groups of capsules out, in the order of their importance on validation images."""
+        """Remove groups of capsules, ranked by their importance on validation images."""
         from capsviz.analyses.importance.measure import estimates
         from capsviz.inputs.samples import other_images
 

@@ -15,7 +15,7 @@ from capsviz.statistics.estimate import Estimate
 KINDS = {"types": "type", "positions": "position", "children": "group", "dimensions": "dimension"}
 AT_RANDOM = "random removals, each of the norm of a random group"
 CHANGE = "change of activation"
-STYLES = ((GREY, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
+STYLES = ((GREY, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # one for each order of removal
 
 
 def _image(axes, result):
@@ -43,7 +43,7 @@ def _bars(kind: str, axes, result):
     axes.axhspan(*result.control[kind], color=GREY, alpha=0.3, linewidth=0)
     axes.bar(range(len(change)), change, color=COLOURS[0], width=0.8)
     axes.axhline(0, color="black", linewidth=0.5)
-    if len(change) < 6:  # no ticks between them
+    if len(change) < 6:  # no fractional ticks
         axes.set_xticks(range(len(change)))
     axes.set(xlabel=f"{KINDS[kind]}s, one left out", ylabel=CHANGE)
 
@@ -54,7 +54,9 @@ def _groups(kind: str, axes, result):
     order = change.value.argsort()
     upright(axes, np.arange(len(order)), change[order], ".", color=COLOURS[0], markersize=3)
     level(axes, result.control_activation_change[kind], GREY)
-    at = np.flatnonzero(order == result.first[kind])  # it need not be the lowest here
+    at = np.flatnonzero(
+        order == result.first[kind]
+    )  # not always the lowest here, because it was ranked on other images
     control = result.first_activation_change[kind][1:]
     upright(axes, at, control, "D", color=GREY, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)
@@ -112,7 +114,7 @@ def _rounded(axes, result):
 
 
 def _at_levels(axes, levels):
-    """A logarithmic axis with the levels that were measured for ticks."""
+    """Make the x-axis logarithmic, with the measured levels as ticks."""
     axes.set(xscale="log", xlabel="levels of couplings")
     axes.set_xticks(levels, [f"{level:,}" for level in levels])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -1,6 +1,6 @@
-"""Measures of `importance`: a network without some of its children, or dimensions of their poses.
+"""Run a network without some of its children, or without dimensions of their poses.
 
-Dictionaries are of Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298).
+Dictionaries follow Renzulli, Tartaglione & Grangetto (2022, arXiv:2204.01298).
 """
 
 from collections import defaultdict
@@ -26,15 +26,15 @@ from capsviz.transforms.augment import to_uint8
 DIMENSIONS = "dimensions"
 ORDERS = ("random", "least important first", "most important first")
 STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
-RANDOM = 2  # orders of each image that the random curve is the mean of
-DRAWS = 4  # random removals from each image that the control is the mean of
+RANDOM = 2  # random orders of each image, averaged
+DRAWS = 4  # random removals from each image, averaged as a control
 ROUTED = "the others are routed again"
 KEPT = "the others keep their couplings"
-LEVELS = (3, 11, 51, 101, 501, 1001)  # that couplings are rounded to
+LEVELS = (3, 11, 51, 101, 501, 1001)  # numbers of levels that couplings are rounded to
 
 
 class State(NamedTuple):
-    """A chunk of B images: its children, or its couplings where children cannot be routed again."""
+    """A chunk of B images with its children, or with its couplings if it cannot be routed again."""
 
     images: Tensor  # (B, C, H, W)
     primary: Tensor | None  # (B, I, D)
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 
 def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
-    """Return the grid of the children; ValueError if they can neither be routed nor uncoupled."""
+    """Return the grid of the children; ValueError if they can be neither rerouted nor uncoupled."""
     traced = trace(model, images[:1], keep=("couplings",))
     couplings = traced.require("couplings")
     require_all_to_all(couplings)
@@ -54,7 +54,7 @@ def require_removable(model, images: Tensor) -> tuple[int, int, int] | None:
 
 
 def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]]:
-    """Rows and state, a chunk after the other."""
+    """Yield the rows and the state of each chunk of images."""
     if abilities(model).routes_again:
         for rows, primary, active in chunks(model, images, progress):
             norms = primary.norm(dim=2)
@@ -64,7 +64,7 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         rows = slice(start, start + CHUNK_IMAGES)
         own = trace(model, images[rows], keep=("couplings",)).require("couplings")[-1].clone()
-        norms = torch.ones_like(own[..., 0])  # if its children are not known: all count alike
+        norms = torch.ones_like(own[..., 0])  # equal if the children are unknown
         with suppress(ValueError):
             traced = trace(model, images[rows], keep=("child_activations",))
             norms = traced.require("child_activations")
@@ -72,16 +72,16 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
 
 
 def without(model, state: State, kept: Tensor | None = None, primary: Tensor | None = None):
-    """Activations (B, J), with as much of each child, (I,) or (B, I) in [0, 1], as is kept.
+    """Return activations (B, J) with each child scaled by `kept`, (I,) or (B, I) in [0, 1].
 
-    `primary` are other children in place of the state's, where they can be routed again.
+    `primary` replaces the children of the state, if they can be routed again.
     """
     if state.couplings is not None:
         own = state.couplings if kept is None else state.couplings * kept[..., None]
         traced = trace(model, state.images, keep=("lengths",), couplings=own)
         return traced.require("lengths")
     children, active = state.primary if primary is None else primary, state.active
-    assert children is not None  # these, or couplings
+    assert children is not None  # a state has children or couplings
     if kept is not None:
         kept = kept.to(children)
         children = children * kept[..., None]
@@ -91,7 +91,7 @@ def without(model, state: State, kept: Tensor | None = None, primary: Tensor | N
 
 
 def kinds_of(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]:
-    """Return the members of each group, by kind: bool (G, I), of pose dimensions (D, D)."""
+    """Return the members of each group by kind: bool (G, I), or (D, D) for pose dimensions."""
     kinds = groups(grid, state.norms.shape[1])
     if state.primary is not None and state.primary.shape[2] > 1:
         kinds[DIMENSIONS] = torch.eye(state.primary.shape[2], dtype=torch.bool)
@@ -99,19 +99,20 @@ def kinds_of(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tenso
 
 
 def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
-    """Activations (B, J) without some children (I,) or (B, I), or dimensions (D,) or (B, D)."""
+    """Return activations (B, J) without `some` children ([B,] I) or dimensions ([B,] D)."""
     if kind == DIMENSIONS and state.primary is not None:
-        return without(model, state, primary=state.primary * ~_each(some, state)[:, None])
+        return without(model, state, primary=state.primary * ~_batched(some, state)[:, None])
     return without(model, state, (~some).to(state.norms))
 
 
 def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -> Tensor:
-    """Activations (B, J) without as much norm, image by image, as the members of a group have.
+    """Return activations (B, J) after random removal of the norm that a group has in each image.
 
-    Of random children, the last of which in part; or, for a dimension, along a random direction.
-    Each image has draws of its own, so that the chance of the draws is in intervals over images.
+    Random children are removed, the last one in part. For a dimension, that norm is removed along
+    a random direction. Each image is drawn separately, so that intervals over images include the
+    variation between draws.
     """
-    some, B = _each(some, state), len(state.norms)
+    some, B = _batched(some, state), len(state.norms)
     if kind == DIMENSIONS and state.primary is not None:
         direction = torch.randn(B, 1, state.primary.shape[2], generator=generator)
         direction = (direction / direction.norm(dim=2, keepdim=True)).to(state.primary)
@@ -124,15 +125,15 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     return without(model, state, kept_of_norm(state.norms, target, order))
 
 
-def _each(some: Tensor, state: State) -> Tensor:
-    """(1, ·) of what is the same for all images, else (B, ·), on the state's device."""
+def _batched(some: Tensor, state: State) -> Tensor:
+    """Return `some` with a batch axis, (1, ·) or (B, ·), on the state's device."""
     return (some if some.dim() == 2 else some[None]).to(state.norms.device)
 
 
 def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
-    """Return the share of each child that is kept (B, I), if `target` (B,) of the norms go.
+    """Return the share of each child to keep (B, I), to remove norms of sum `target` (B,).
 
-    Children go in an order (B, I), the last of them in part.
+    Children are removed in the given order (B, I), the last one in part.
     """
     order = order.to(norms.device)
     sizes = norms.gather(1, order)
@@ -142,15 +143,15 @@ def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
 
 
 def outcome(activations: Tensor, labels: Tensor) -> Tensor:
-    """True activation, and whether it is the largest: (2, B)."""
+    """Return the true class's activation, and whether it is the largest: (2, B)."""
     true = activations.gather(1, labels[:, None])[:, 0]
     return torch.stack([true, (winners(activations) == labels).to(true)])
 
 
 def plans(members: Tensor, importance: Tensor) -> Tensor:
-    """Return which go at each step, least and most important first: bool (2, S, I or D).
+    """Return what each step removes, least and most important first: bool (2, S, I or D).
 
-    Of groups (G, I or D) with importance (G,).
+    Groups are given by `members` (G, I or D) and `importance` (G,).
     """
     least = importance.argsort()
     return torch.stack([
@@ -160,19 +161,23 @@ def plans(members: Tensor, importance: Tensor) -> Tensor:
 
 
 def steps(count: int) -> list[int]:
-    """How many of `count` groups the curves remove."""
+    """Return how many of `count` groups each step of the curves removes."""
     return sorted({min(max(1, round(share * count)), count - 1) for share in STEPS})
 
 
 def measure(
     model, images, labels, kinds, generator, *, rank=None, progress=iter
 ) -> dict[tuple[str, str], Tensor]:
-    """Remove each group of the kinds; by their importance `rank`, also along curves, with controls.
+    """Remove each group of each kind; with importances `rank`, measure controls and curves too.
 
-    Return true activation and rightness, the axis of 2, of N images, by name and kind: "base" (2,
-    N); "single" (G, 2, N) without each group; "control" (2, N) without random ones of a random
-    group's norm, mean of draws; "matched" the same, of the norm of the most important group;
-    and "curves" (3, S, 2, N) in the order of `ORDERS`.
+    Return values by (name, kind). Their axis of 2 holds the true class's activation and whether the
+    prediction is correct, for N images:
+
+    "base"      (2, N) with all children; its kind is "".
+    "single"    (G, 2, N) without each group.
+    "control"   (2, N) without random children of a random group's norm, mean of draws.
+    "matched"   (2, N) the same with the norm of the most important group.
+    "curves"    (3, S, 2, N) in the order of `ORDERS`.
     """
     parts = defaultdict(list)
     planned = {kind: plans(kinds[kind], one) for kind, one in (rank or {}).items()}
@@ -203,7 +208,7 @@ def measure(
 
 
 def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str, Any]:
-    """Return the fields of `Result` but for its label and classes, of an image (1, C, H, W)."""
+    """Return the fields of `Result`, except label and classes, for an image (1, C, H, W)."""
     grid = require_removable(model, image)
     generator = torch.Generator().manual_seed(seed)
     ((_, state),) = states(model, image)
@@ -231,21 +236,21 @@ def of_one_image(model, image: Tensor, label: int | None, seed: int) -> dict[str
 
 
 def estimates(model, images, labels, others, seed: int, progress) -> dict[str, Any]:
-    """Return the fields of `Statistics` but for classes, n and the data set's name."""
+    """Return the fields of `Statistics`, except classes, n and dataset."""
     grid = require_removable(model, images)
     generator = torch.Generator().manual_seed(seed)
     _, state = next(iter(states(model, images[:1])))
     kinds = kinds_of(state, grid)
     ranked = measure(model, others.images, others.labels, kinds, generator, progress=progress)
-    rank = {kind: _effect(ranked, kind) for kind in kinds}
+    rank = {kind: _mean_loss(ranked, kind) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}
     found = measure(model, images, labels, kinds, generator, rank=rank, progress=progress)
     counts, base = draw_resamples(len(images), seed=seed), found["base", ""]
     fields: dict[str, Any] = defaultdict(dict)
     for kind, members in kinds.items():
         activation, control = found["single", kind][:, 0], found["control", kind][:1]
-        fields["activation_change"][kind] = _paired(activation, base[0], counts)
-        fields["control_activation_change"][kind] = _paired(control, base[0], counts)[0]
+        fields["activation_change"][kind] = _mean_change(activation, base[0], counts)
+        fields["control_activation_change"][kind] = _mean_change(control, base[0], counts)[0]
         curves = found["curves", kind][:, :, 1]  # (3, S, N)
         x = torch.tensor([0, *steps(len(members))]).double()
         heights = torch.cat([base[1].expand(len(curves), 1, -1), curves], 1).double()
@@ -269,15 +274,15 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict[str, A
     }
 
 
-def _effect(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
+def _mean_loss(found: dict[tuple[str, str], Tensor], kind: str) -> Tensor:
     """Return the mean loss of the true activation without each group (G,)."""
     return (found["base", ""][0] - found["single", kind][:, 0]).mean(1)
 
 
-def _paired(values: Tensor, base: Tensor, counts) -> Estimate:
-    """Return means of activations (G, N) less those of base (N,)."""
+def _mean_change(values: Tensor, base: Tensor, counts) -> Estimate:
+    """Return the mean differences of activations (G, N) from those of base (N,)."""
     less = compare_means(torch.cat([base[None], values]).numpy(), counts, shares=False).difference
-    assert less is not None  # of several rows there is one
+    assert less is not None  # there are several rows
     return Estimate(less.value[1:], less.ci95[1:], len(base))
 
 
@@ -295,7 +300,7 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
         activations = under_couplings(model, images[batch], [None, *several])
         rows.append(winners(activations) == labels[batch])
     untrained = None
-    with suppress(ValueError):  # of a user-defined network, which cannot be built anew
+    with suppress(ValueError):  # a user-defined network cannot be rebuilt
         network = checkpoint.untrained_like(model, seed, images=images)
         couplings, _, answers = last_couplings(network, images)
         untrained = dictionary(couplings, answers)["entropy_bits"]
@@ -309,15 +314,15 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
 
 
 def rounded(couplings: Tensor, levels: int) -> Tensor:
-    """Couplings at the nearest of some levels from 0 to 1."""
+    """Return couplings rounded to the nearest of so many equally spaced levels from 0 to 1."""
     return (couplings * (levels - 1) + 0.5).floor() / (levels - 1)
 
 
 def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> dict[str, Any]:
-    """Return fields about dictionaries of couplings (N, I, J) and predicted classes (N,).
+    """Return the fields about dictionaries of couplings (N, I, J), given predicted classes (N,).
 
-    Intervals by the delta method; without upper end, NaN, where all images of a class differ, or it
-    has one image alone, for more of them may show more trees.
+    Intervals are by the delta method. The upper end is NaN if all images of a class differ, or if
+    it has one image: more images might show more trees.
     """
     classes, rows = predicted.unique(), []
     sizes = [int((predicted == k).sum()) for k in classes]
@@ -338,7 +343,7 @@ def dictionary(couplings: Tensor, predicted: Tensor, levels=LEVELS) -> dict[str,
 
 
 def _of_class(values: Tensor) -> tuple[float, float, int, float]:
-    """Entropy, its variance, number of keys, and a child's mean entropy, of keys (n, I)."""
+    """Return the entropy of keys (n, I), its variance, their number, and a child's mean entropy."""
     n = len(values)
     _, which, counts = values.unique(dim=0, return_inverse=True, return_counts=True)
     surprise = -(counts / n).double().log2()[which]
@@ -353,9 +358,9 @@ def _of_class(values: Tensor) -> tuple[float, float, int, float]:
 
 
 def apart(couplings: Tensor, predicted: Tensor, generator) -> Tensor:
-    """Couplings in which each child has those of a random image of the same predicted class.
+    """Return couplings shuffled independently for each child, among images of a predicted class.
 
-    So that children vary as much as they do, but not together.
+    Each child then varies as before, but no longer together with the others.
     """
     mixed = couplings.clone()
     for k in predicted.unique():

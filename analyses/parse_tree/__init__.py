@@ -14,25 +14,25 @@ from capsviz.statistics.intervals import wilson_each
 from capsviz.statistics.replicates import within, within_one
 from capsviz.statistics.words import UNTRAINED, in_a_row, sentence, shown, word_for
 
-OTHERS = 500  # images that means are of, at most
-OF_CLASS = slice(4, 6)  # among `Statistics.components`
+OTHERS = 500  # images to compute mean trees from, at most
+BY_CLASS = slice(4, 6)  # among `Statistics.components`
 SHARES = ("shares", "shuffled", "favourites", "with_class", "own_column")  # fields
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-DEAD = 0.05  # activation: the largest one of a dead capsule is below it
-STARVED = 0.001  # of the largest gradient: that of a starved capsule is below it
+DEAD = 0.05  # a capsule is dead if its largest activation is below this
+STARVED = 0.001  # a capsule is starved if its gradient is below this share of the largest one
 
 
 class Result(NamedTuple):
-    """Trees of one image, of another, and of the first by an untrained network, if any."""
+    """Trees of S images: two images, then the first one in an untrained network, if any."""
 
     images: np.ndarray  # (S, C, H, W) uint8
     predicted: np.ndarray  # (S,) predicted classes
-    labels: list[int | None]  # (S,) true ones, where they are known
+    labels: list[int | None]  # (S,) true classes, None: unknown
     networks: list[str]  # (S,) "trained", "this network" or "untrained"
     favourites: np.ndarray  # (S, I) parent with each child's largest coupling; -1: all the same
-    margins: np.ndarray  # (S, I) that coupling less the mean of the child's
+    margins: np.ndarray  # (S, I) that coupling minus the child's mean coupling
     grid: tuple[int, int, int] | None  # types, rows, columns; None: no positions
-    coupling_sd: np.ndarray  # (S,) of the couplings about uniform ones
+    coupling_sd: np.ndarray  # (S,) standard deviation of couplings about uniform ones
     classes: list[str]
 
 
@@ -93,31 +93,33 @@ class Trees(Analysis):
 
 
 class Statistics(NamedTuple):
-    """N images; S networks, the own one first, then untrained ones; intervals are 95 %."""
+    """Trees of N images in S networks: the given one, then untrained ones; intervals are 95 %."""
 
     networks: list[str]  # (S,)
-    components: list[str]  # (7,) where variance lies
-    shares: Estimate  # (S, 7) of the mean square of preferences; NaN: uniform couplings
-    shuffled: Estimate  # (7,) of the own network, with class labels shuffled
-    coupling_sd: np.ndarray  # (S,) about uniform ones, over all images
-    choices: list[str]  # (5,) what favourites do
-    favourites: Estimate  # (S, 5) share of children; NaN: uniform couplings
-    frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
-    accuracy: Estimate | None  # (6,) with these; difference: less that with its own
+    components: list[str]  # (7,) of the variance, see `measure`
+    shares: Estimate  # (S, 7) share of the mean square of preferences; NaN: uniform couplings
+    shuffled: Estimate  # (7,) of the first network, with class labels shuffled
+    coupling_sd: np.ndarray  # (S,) deviation from uniform couplings, over all images
+    choices: list[str]  # (5,) properties of favourites
+    favourites: Estimate  # (S, 5) share of children with each property; NaN: uniform couplings
+    frozen: list[str] | None  # (6,) replaced couplings; None: they cannot be replaced
+    accuracy: Estimate | None  # (6,) with these; difference: minus the one with its own
     true_activation: Estimate | None  # (6,) mean of the true class
     shifts: list[str] | None  # (3,) positions compared; None: too few positions to shift by one
-    trees: list[str] | None  # (2,) the whole tree, and less the usual one of the image's class
-    correlation: Estimate | None  # (2, 3) with the shifted image's tree; difference: less the first
+    trees: list[str] | None  # (2,) the whole tree; the tree minus its class's usual tree
+    correlation: Estimate | None  # (2, 3) with the shifted image's; difference: minus the first
     grid: tuple[int, int, int] | None  # types, rows, columns
-    others: str  # images that frozen couplings and usual favourites are of
+    others: str  # images that frozen couplings and usual favourites come from
     notes: list[str]
     classes: list[str]
     n: int
     dataset: str
-    sources: list[str] | None = None  # (A,) couplings, and what they are made of
-    with_class: Estimate | None = None  # (S, A) share of their variance; difference: less couplings
-    own_column: Estimate | None = None  # (S,) of that of couplings, in the column of the class
-    controls: list[str] | None = None  # (M,) networks whose images are shifted as well
+    sources: list[str] | None = None  # (A,) couplings, and the values they are computed from
+    with_class: Estimate | None = None  # (S, A) variance between classes, as a share; difference:
+    # minus that of the couplings
+    own_column: Estimate | None = None  # (S,) share of the couplings' variance between classes
+    # that is in the class's own column
+    controls: list[str] | None = None  # (M,) control networks for shifted images
     controlled: Estimate | None = None  # (M, 3) `correlation` of their whole trees
 
     axes = {
@@ -181,7 +183,7 @@ class ParseTree(Analysis):
         for one in (network, *untrained.values()):
             here = measure.observe(one, images)
             usual.append(measure.usual(one, others.images, others.labels))
-            pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
+            pairs = torch.Generator().manual_seed(seed)  # the same pairs for every network
             favourite = measure.favourites(here.couplings)
             sources, explained = measure.with_class(one, images, labels, counts)
             observed.append(here)
@@ -223,13 +225,13 @@ class ParseTree(Analysis):
         )  # fmt: skip
 
     def verdict(self, result) -> str:
-        own, control = result.shares[0].low[OF_CLASS], result.shuffled.high[OF_CLASS]
+        own, control = result.shares[0].low[BY_CLASS], result.shuffled.high[BY_CLASS]
         claim = "preferences vary with the class more than with shuffled labels"
         parts = [shown(own.sum() > control.sum(), claim)]
         if np.isnan(result.shares.value[0]).any():
             parts = ["No primary capsule prefers any class: couplings are uniform in every image."]
         if result.correlation is not None and np.isfinite(result.correlation.value[0]).all():
-            less = result.correlation[0, 1].difference  # of the same position, less the shifted one
+            less = result.correlation[0, 1].difference  # same position minus shifted position
             parts.append(word_for(
                 less,
                 "The tree stays at its position when the image is shifted.",
@@ -240,18 +242,18 @@ class ParseTree(Analysis):
 
 
 class Trajectory(NamedTuple):
-    """T epochs of one run, epoch 0 as it began; I children; quantiles are 5, 25, 50, 75, 95 %."""
+    """T epochs of one training run from epoch 0, before training; quantiles are `QUANTILES`."""
 
     epochs: list[int]  # (T,)
     accuracy: Estimate  # (T,)
     largest: np.ndarray  # (T, 5) quantiles over children of the largest activation over images
     dead: np.ndarray  # (T,) children whose largest activation is below `dead_norm`
-    gradient: np.ndarray  # (T, 5) quantiles of gradients' norms, in shares of the largest child's
-    gradient_largest: np.ndarray  # (T,) norm of the largest child's
-    starved: Estimate  # (T,) children whose gradient is below `starved_share` of that
+    gradient: np.ndarray  # (T, 5) quantiles of gradient norms, relative to the largest one
+    gradient_largest: np.ndarray  # (T,) largest gradient norm of a child
+    starved: Estimate  # (T,) children whose gradient is below `starved_share` of the largest
     components: list[str]  # (7,)
     shares: Estimate  # (T, 7) as in `Statistics`
-    children: int
+    children: int  # I
     dead_norm: float
     starved_share: float
     run: str
@@ -266,7 +268,7 @@ class Trajectory(NamedTuple):
 
 
 class Epochs(Analysis):
-    """Dead and starved primary capsules, and what decides their trees, by epoch of a run."""
+    """Dead and starved primary capsules, and the components of their trees, by epoch of a run."""
 
     Result = Trajectory
     panels = "draw:EPOCHS"
@@ -283,7 +285,7 @@ class Epochs(Analysis):
         ] = None,
         seed: Seed = 0,
     ) -> Trajectory:  # fmt: skip
-        assert folder is not None  # or another analysis would be chosen
+        assert folder is not None  # without it, another analysis is chosen
         return follow(
             opened(weights(folder), images, inputs.device, progress), images, labels,
             run=folder.resolve().name, dataset=inputs.dataset.name, seed=seed,
@@ -309,7 +311,7 @@ class Epochs(Analysis):
 
 
 def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Trajectory:
-    """Follow capsules over (epoch, network), in order; ValueError without capsules of capsviz."""
+    """Measure the capsules of each (epoch, network); ValueError if they cannot be routed again."""
     from capsviz.analyses.parse_tree import measure
     from capsviz.tracing import abilities
     from capsviz.tracing.rerouting import child_gradients
@@ -318,7 +320,9 @@ def follow(networks: Iterable, images, labels, *, run, dataset, seed=0) -> Traje
     counts, rows = draw_resamples(n, seed=seed), []
     for epoch, model in networks:
         if not abilities(model).routes_again:
-            raise ValueError("the networks of this run have no capsules, so none can die")
+            raise ValueError(
+                "the networks of this run cannot be routed again, so capsules cannot be followed"
+            )
         squares, most, correct = child_gradients(model, images, labels)
         norms = squares.mean(0).sqrt().numpy()
         relative = norms / max(norms.max(), np.finfo(float).tiny)
@@ -368,7 +372,7 @@ def weights(folder: Path) -> dict[int, Path]:
 
 
 def opened(files: dict[int, Path], images, device, progress=iter):
-    """Yield (epoch, network); epoch 0 is the network as the recipe's seed initialises it."""
+    """Yield (epoch, network); epoch 0 is untrained, initialised with the recipe's seed."""
     from capsviz import checkpoint
 
     for epoch in progress([0, *files]):

@@ -14,10 +14,10 @@ from capsviz.results.panels import MARKERS, dots, name_rows, percent, room, rule
 from capsviz.statistics.estimate import stack
 from capsviz.statistics.words import UNTRAINED
 
-OTHER, NONE = "#8C8C8C", "#E4E4E4"  # of another class, and of a child that favours none
-LEAVES = 40  # branches of a tree at most
-NARROW = 3.4  # inches: below it a key of long names has one column
-MOST = 4  # images that a result has at most
+OTHER, NONE = "#8C8C8C", "#E4E4E4"  # colours of a child that favours another class, or none
+LEAVES = 40  # branches of a tree, at most
+NARROW = 3.4  # inches: below this width a legend of long names has one column
+MOST = 4  # images of a result, at most
 
 NAMES = {
     "parents": "same: class capsules", "positions": "same: positions", "types": "same: types",
@@ -58,16 +58,16 @@ def _tall_map(result, width: float) -> float:
 
 
 def _palette(result) -> dict[int, str]:
-    """Colours of the classes that are predicted of the images; all others are grey."""
+    """Return a colour for each class predicted by the trained network; other classes are grey."""
     each = zip(result.predicted, result.networks, strict=True)
     predicted = dict.fromkeys(int(j) for j, name in each if name != UNTRAINED)
     return dict(zip(predicted, COLOURS, strict=False))
 
 
 def _mosaics(result, colours) -> np.ndarray:
-    """Favourites of the children of S images (S, rows, columns, 3): a block for each type.
+    """Return colours of the children's favourites (S, rows, columns, 3), a block for each type.
 
-    A paler colour is a weaker preference than the strongest of the image.
+    The weaker a preference, relative to the strongest of the image, the paler its colour.
     """
     S, I = result.favourites.shape
     types, rows, columns = result.grid or (I, 1, 1)
@@ -154,7 +154,7 @@ def _shares(axes, result):
 
 
 def _dots(axes, title, unit, rows, series):
-    """Values with intervals in named rows; of a series its name, colour and estimate."""
+    """Draw values with intervals in named rows; a series is its name, colour and estimate."""
     kinds = zip(series, MARKERS, strict=False)
     dots(axes, ((one, colour, mark, name) for (name, colour, one), mark in kinds), 0.22)
     name_rows(axes, [_folded(name) for name in rows], fontsize=6)
@@ -167,7 +167,7 @@ def _dots(axes, title, unit, rows, series):
 
 
 def _tall(field: str, result, width: float) -> float:
-    """Inches in which the names of rows have room."""
+    """Return the height in inches that the names of the rows need."""
     lines = sum(1 + _folded(name).count("\n") for name in getattr(result, field) or ())
     key = 0.6 if field == "controls" and width < NARROW else 0
     return 0.45 + key + max(1.2, 0.19 * lines)
@@ -203,7 +203,7 @@ def _shifted(axes, result):
 
 
 def _folded(name: str) -> str:
-    """A name, a long one in two lines."""
+    """Return a name, folded into lines if it is long."""
     return name if len(name) < 19 else textwrap.fill(name, max(14, len(name) // 2 + 5))
 
 
@@ -249,7 +249,7 @@ def _by_epoch(axes):
 
 
 def _band(axes, epochs, quantiles, colour):
-    """Median, and two bands of quantiles (T, 5)."""
+    """Draw the median and two bands of quantiles (T, 5)."""
     for low, high, alpha in ((0, 4, 0.15), (1, 3, 0.3)):
         axes.fill_between(epochs, quantiles[:, low], quantiles[:, high], color=colour, alpha=alpha,
                           linewidth=0)  # fmt: skip

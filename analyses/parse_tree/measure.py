@@ -1,17 +1,17 @@
 """Preferences of primary capsules: their variance, favourites, frozen couplings, shifted images.
 
-A preference is a coupling less the mean of the couplings of its child (primary capsule). Its mean
-square over images, children and parents is a sum of means of squares, exactly:
+A preference is a coupling minus the mean coupling of its child (primary capsule). Its mean square
+over images, children and parents is exactly the sum of the mean squares of these components:
 
-    parents      what all children favour a parent by, in every image
-    positions    what those of a position add to that, in every image
-    types        what those of a type add, in every image
-    children     what a single child adds, in every image
-    classes      what all children add alike in the images of a class
-    by child     what a single child adds to that in the images of a class
-    images       what is left: it differs between images of a class
+    parents      mean over all children and images
+    positions    deviation of a position from that, mean over images
+    types        deviation of a capsule type, mean over images
+    children     deviation of a single child, mean over images
+    classes      deviation of a class's images, mean over all children
+    by child     further deviation of a class's images in a single child
+    images       the rest, which differs between images of a class
 
-The first four are the same tree in all images; the others change with the image.
+The first four are the same in all images; the others change with the image.
 """
 
 import copy
@@ -51,8 +51,8 @@ FROZEN = (
 )
 TREES = ("whole tree", "less its class's")
 SHIFTED = ("at the shifted position", "at the same position", "at the opposite position")
-RANDOM = ("random matrices, own", "random matrices, shared")  # in the trained network
-SOURCES = {  # whose variance goes with the class, and the parts of a trace that they are
+RANDOM = ("random matrices, own", "random matrices, shared")  # controls: see `randomised`
+SOURCES = {  # values compared between classes, and their fields of a trace
     "couplings": "couplings",
     "votes": "votes",
     "primary capsules": "children",
@@ -60,26 +60,26 @@ SOURCES = {  # whose variance goes with the class, and the parts of a trace that
     "pixels": "images",
 }
 BLOCK = 50  # resamples at a time
-OF_VOTES = 8  # images with votes in double precision at a time
-NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
+VOTES_CHUNK = 8  # images at a time, because their votes are in double precision
+ROUNDING = 1e-6  # preferences below this share of the largest coupling are rounding errors
 
 
 class Observation(NamedTuple):
     """Couplings and predicted classes of N images."""
 
     couplings: Tensor  # (N, I, J) of the last iteration
-    even: Tensor  # (I, J)
+    uniform: Tensor  # (I, J) uniform couplings
     predicted: Tensor  # (N,)
     grid: tuple[int, int, int] | None
 
 
 def known_as(model) -> str:
-    """Return what a network is called: trained only where its card says so."""
+    """Return the name of a network: "trained" only if its card says so."""
     return TRAINED if checkpoint.is_trained(model) else UNKNOWN
 
 
 def untrained(model, images, seeds: int, seed: int) -> tuple[dict[str, nn.Module], list[str]]:
-    """Return untrained networks by name, and a note where the network cannot be built anew."""
+    """Return untrained networks by name, and a note if the network cannot be rebuilt."""
     numbers = range(seed, seed + seeds)
     names = [UNTRAINED] if seeds == 1 else [f"{UNTRAINED}, seed {k}" for k in numbers]
     try:
@@ -90,28 +90,28 @@ def untrained(model, images, seeds: int, seed: int) -> tuple[dict[str, nn.Module
 
 
 def observe(model, images: Tensor) -> Observation:
-    """Return couplings of images (N, C, H, W); ValueError for a layer that is not all to all."""
+    """Observe images (N, C, H, W); ValueError if not every child is coupled to every parent."""
     return Observation(*last_couplings(model, images), abilities(model).grid)
 
 
 def preferences(couplings: Tensor) -> Tensor:
-    """Return preferences: couplings (..., I, J) less their mean over J."""
+    """Return preferences: couplings (..., I, J) minus their mean over J."""
     return couplings - couplings.mean(-1, keepdim=True)
 
 
-def is_even(couplings: Tensor) -> bool:
-    """Return whether couplings are uniform, but for rounding."""
+def is_uniform(couplings: Tensor) -> bool:
+    """Return whether couplings are uniform, up to rounding."""
     largest = float(couplings.abs().max())
-    return float(preferences(couplings).abs().max()) <= NOTHING * largest
+    return float(preferences(couplings).abs().max()) <= ROUNDING * largest
 
 
 def shares(own: Observation, labels: Tensor, counts: np.ndarray) -> Estimate:
-    """Return the share of each component (7,), with intervals by resamples of `draw_resamples`.
+    """Return the share of each component (7,), with intervals by `counts` of `draw_resamples`.
 
-    A resample holds some images twice, which makes classes look further apart: intervals are
-    centred on the value. NaN where no child favours anything.
+    Intervals are centred on the value: repeated images in a resample overstate the distance
+    between classes. The shares are NaN if couplings are uniform.
     """
-    values = preferences(own.couplings) * (not is_even(own.couplings))
+    values = preferences(own.couplings) * (not is_uniform(own.couplings))
     every = components(values.double(), labels, own.grid, torch.ones(1, len(values)))[0]
     drawn = components(values, labels, own.grid, torch.from_numpy(counts))
     with np.errstate(invalid="ignore"):
@@ -125,9 +125,10 @@ def shares(own: Observation, labels: Tensor, counts: np.ndarray) -> Estimate:
 def components(
     values: Tensor, labels: Tensor, grid: tuple[int, int, int] | None, counts: Tensor
 ) -> np.ndarray:
-    """Return mean squares (R, 7) of preferences (N, I, J) by component, under R resamples (R, N).
+    """Return mean squares (R, 7) of preferences (N, I, J) by component, for `counts` (R, N).
 
-    Without a grid (types, rows, columns) of the children, positions and types are 0.
+    Each row of `counts` is one resample. Positions and types are 0 if `grid`, (types, rows,
+    columns), is None.
     """
     _, I, J = values.shape
     flat = values.flatten(1)
@@ -156,7 +157,7 @@ def components(
 
 
 def _fixed(mean: Tensor, grid) -> Tensor:
-    """Sums of squares (R, 4) of mean preferences (R, I, J)."""
+    """Return sums of squares (R, 4) of mean preferences (R, I, J): the first four components."""
     parents = mean.mean(1, keepdim=True)
     every = mean.shape[1] * parents.square().sum((1, 2))
     whole = mean.square().sum((1, 2))
@@ -173,21 +174,21 @@ def with_class(
 ) -> tuple[list[str], Estimate]:
     """Return the `SOURCES` of a network (A,), and the share of their variance between classes.
 
-    Its difference is less that of the couplings. NaN where nothing varies but rounding.
+    The difference is to the couplings' share. A share is NaN if its source varies only by rounding.
     """
     whole = trace(model, images[:1])
     parts = {name: part for name, part in SOURCES.items() if getattr(whole, part) is not None}
     keep = [part for part in parts.values() if part in KEEP]
     hot = one_hot(labels).double()
 
-    def look() -> Iterator[tuple[str, Tensor, Tensor]]:  # one part at a time in double
-        for rows in torch.arange(len(images)).split(OF_VOTES):
+    def look() -> Iterator[tuple[str, Tensor, Tensor]]:  # one part at a time, in double precision
+        for rows in torch.arange(len(images)).split(VOTES_CHUNK):
             traced = trace(model, images[rows], keep=keep)
             for name, part in parts.items():
                 value = traced.require(part)
                 value = value[-1] if part == "couplings" else value
                 yield name, hot[rows], value.flatten(1).double()
-            del traced, value  # before the next
+            del traced, value  # free memory before the next chunk
 
     sums = dict.fromkeys(parts, torch.zeros(()))
     for name, classes, value in look():
@@ -198,7 +199,7 @@ def with_class(
         each = [(value - one).square_().sum(1) for one in (*means, 0)]
         squares[name].append(torch.stack(each))
     within, about, size = torch.stack([torch.cat(one, 1) for one in squares.values()], 1).numpy()
-    about[about.sum(1) <= NOTHING**2 * size.sum(1)] = np.nan
+    about[about.sum(1) <= ROUNDING**2 * size.sum(1)] = np.nan
     return list(parts), compare_explained(within, about, counts)
 
 
@@ -209,7 +210,7 @@ def own_column(couplings: Tensor, labels: Tensor, counts: np.ndarray) -> Estimat
     means = torch.einsum("nk,nij->kij", hot / hot.sum(0).clamp_min(1), values)
     about = (values - values.mean(0)).square_()
     between = (about - (values - means[labels]).square_()).sum(1)
-    if between.sum() <= NOTHING**2 * values.square().sum():
+    if between.sum() <= ROUNDING**2 * values.square().sum():
         between = torch.full_like(between, torch.nan)
     others = (between * (1 - hot)).sum(1, keepdim=True)
     return compare_explained(others.T.numpy(), between.sum(1)[None].numpy(), counts)[0]
@@ -218,19 +219,19 @@ def own_column(couplings: Tensor, labels: Tensor, counts: np.ndarray) -> Estimat
 def favourites(couplings: Tensor) -> Tensor:
     """Return the parent (..., I) with each child's largest coupling; -1 for uniform couplings."""
     strength, favourite = preferences(couplings).max(-1)
-    return torch.where(strength > NOTHING * couplings.abs().amax(-1), favourite, -1)
+    return torch.where(strength > ROUNDING * couplings.abs().amax(-1), favourite, -1)
 
 
 class Usual(NamedTuple):
-    """The usual tree of children in other images: one for every image, and one for each class."""
+    """Usual trees in other images: one over all images, and one for each class."""
 
     favourite: Tensor  # (I,) the most common favourite of each child; -1: none
-    mean: Tensor  # (I, J) couplings
-    of_class: Tensor  # (J, I, J) couplings of the images of each class; of all for an empty class
+    mean: Tensor  # (I, J) mean couplings
+    of_class: Tensor  # (J, I, J) mean couplings of each class; of all images for an absent class
 
 
 def usual(model, images: Tensor, classes: Tensor) -> Usual:
-    """Return what is usual in images (M, C, H, W) of classes (M,), traced a few at a time."""
+    """Return the usual trees of images (M, C, H, W) of classes (M,), traced in chunks."""
     hits, sums = torch.zeros((), dtype=torch.long), torch.zeros((), dtype=torch.double)
     for rows in torch.arange(len(images)).split(CHUNK_IMAGES):
         couplings, _, _ = last_couplings(model, images[rows])
@@ -247,11 +248,12 @@ def usual(model, images: Tensor, classes: Tensor) -> Usual:
 def choices(
     favourite: Tensor, known: Tensor, labels: Tensor, predicted: Tensor, generator
 ) -> Estimate:
-    """Return shares of children (5,), means over pairs of images or over images: see `CHOICES`.
+    """Return the mean shares of children (5,) with each property of `CHOICES`.
 
-    Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
-    fewer than two couples, or images, and where no child favours any parent. `favourite` (N, I) is
-    of the images, and `known` (I,) the usual ones, of other images.
+    Means are over images or over disjoint pairs of images, with intervals by Student's t.
+    `favourite` (N, I) holds the images' favourites, and `known` (I,) the usual ones in other
+    images. A share is NaN if there are fewer than two pairs or images, or if no child favours any
+    parent.
     """
     unlike, like = couples(labels, generator), _like(labels, generator)
     voting, other = unlike.flatten(), unlike.flip(1).flatten()
@@ -266,7 +268,7 @@ def choices(
 
 
 def _mean(chosen: Tensor) -> Estimate:
-    """Share of children of each image, or pair (N, I): mean and interval."""
+    """Return the share of children (N, I), a mean over N images or pairs with its interval."""
     values = chosen.double().mean(1).numpy()
     if len(values) < 2:
         return Estimate(np.array(np.nan), np.full(2, np.nan), len(values) or None)
@@ -275,7 +277,7 @@ def _mean(chosen: Tensor) -> Estimate:
 
 
 def _like(labels: Tensor, generator) -> Tensor:
-    """Disjoint couples (C, 2) of images of one class."""
+    """Return disjoint pairs (P, 2) of images of the same class."""
     pairs = []
     for k in labels.unique():
         own = (labels == k).nonzero().flatten()
@@ -292,16 +294,17 @@ def frozen(model, images, own: Observation, known: Usual, generator, progress=it
     parts = []
     for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
         several = (
-            None, known.mean, tree, of_class[own.predicted[rows]], of_class[another[rows]], own.even
+            None, known.mean, tree, of_class[own.predicted[rows]], of_class[another[rows]],
+            own.uniform,
         )  # fmt: skip
         parts.append(under_couplings(model, images[rows], several))
     return torch.cat(parts, 1)
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """Return (axis, pixels): the shift of an image for one position of the grid.
+    """Return (axis, pixels) of each shift of an image by one position of the grid.
 
-    ValueError for a network without such a shift.
+    ValueError if the network has no such shift.
     """
     if grid is None or max(grid[1:]) < 3:
         raise ValueError("the grid has fewer than 3 positions to move by")
@@ -311,10 +314,10 @@ def steps(model, grid) -> list[tuple[int, int]]:
     for axis in (0, 1):
         if grid[1 + axis] < 3:
             continue
-        first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]  # away from the border, if there is room
+        first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]  # off the border if possible
         second = [place + (k == axis) for k, place in enumerate(first)]
         near, far = (model.receptive_field(*position)[axis] for position in (first, second))
-        px = max(far.start - near.start, far.stop - near.stop)  # the border cuts either short
+        px = max(far.start - near.start, far.stop - near.stop)  # the border may cut off one end
         if px > 0:
             apart.append((axis, px))
     if not apart:
@@ -323,10 +326,11 @@ def steps(model, grid) -> list[tuple[int, int]]:
 
 
 def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
-    """Return copies of a network with the `RANDOM` matrices, of the s.d. of its own ones.
+    """Return two copies of a network with random matrices of the same s.d. as its own: `RANDOM`.
 
-    Those of each child its own, and one for all children of a type, wherever they are. ValueError
-    for class capsules without matrices as those of `capsviz.nn.capsule_layer`.
+    In the first, each child has its own matrices. In the second, all children of a type share them,
+    whatever their position. ValueError if the class capsules have no matrices like those of
+    `capsviz.nn.capsule_layer`.
     """
     known = dict(model.capsules.named_parameters()) if abilities(model).routes_again else {}
     weight, positions = known.get("weight"), grid[1] * grid[2]
@@ -336,7 +340,8 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
     for each in (1, positions):
         shape = (grid[0] * positions // each, *weight.shape[1:])
         drawn = torch.randn(shape, generator=generator).to(weight) * weight.std().detach()
-        networks.append(copy.deepcopy(model, {id(p): p for p in model.parameters()}))  # shared
+        shared = {id(p): p for p in model.parameters()}
+        networks.append(copy.deepcopy(model, shared))
         networks[-1].capsules.weight = nn.Parameter(drawn.repeat_interleave(each, 0))
     return networks
 
@@ -344,17 +349,18 @@ def randomised(model, grid: tuple[int, int, int], seed: int) -> list[nn.Module]:
 def shifted(
     model, images: Tensor, own: Observation, apart, usual_trees: Sequence = (0,), progress=iter
 ) -> Tensor:
-    """Return correlations (T, 3, N) of an image's tree and that of the image shifted by a position.
+    """Return correlations (T, 3, N) of an image's tree with that of the image shifted by `apart`.
 
-    Of what single children add to what all of them favour, over children and parents, and of the
-    same less T usual trees, couplings (N, I, J) or 0: of a child with the child of its type at the
-    shifted position, at the same position, and at that of the opposite shift. Mean over shifts
-    (`steps`). NaN where nothing but rounding is left in any image.
+    From both trees, each of T usual trees is subtracted: couplings (N, I, J), or 0. The correlation
+    is over children and parents, after subtracting the mean over all children. Each child is paired
+    with the child of its type at each position of `SHIFTED`. Correlations are means over
+    `apart`, the shifts by one position (`steps`). They are NaN if only rounding is left in all
+    images.
     """
     rows = []
     for axis, px in progress(apart):
         offsets = torch.full((2, len(images)), px)
-        offsets[axis] = 0  # the window begins earlier: what it shows lies later
+        offsets[axis] = 0  # the window begins earlier, so the content moves to higher indices
         moved_on = observe(model, cut(images, offsets, px)).couplings
         for less in usual_trees:
             before, after = (  # (N, types, positions along the axis, positions across, J)
@@ -362,7 +368,7 @@ def shifted(
                 for one in (own.couplings, moved_on)
             )
             middle = before[:, :, 1:-1]
-            if _own(middle).abs().max() <= NOTHING * own.couplings.abs().max():
+            if _own(middle).abs().max() <= ROUNDING * own.couplings.abs().max():
                 middle = torch.full_like(middle, torch.nan)
             for lag in (after[:, :, 2:], after[:, :, 1:-1], after[:, :, :-2]):
                 rows.append(_correlation(middle, lag))
@@ -370,17 +376,17 @@ def shifted(
 
 
 def _own(values: Tensor) -> Tensor:
-    """Return values less the mean of all children, in double."""
+    """Return values minus the mean over all children, in double precision."""
     return values.double() - values.double().mean((1, 2, 3), keepdim=True)
 
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Pearson's of each image, parent by parent about the mean of its children: (N,)."""
+    """Return the correlation of each image (N,), about each parent's mean over children."""
     return cosine_similarity(_own(a).flatten(1), _own(b).flatten(1), eps=1e-150)
 
 
 def under_frozen(model, images, labels, own, known, generator, progress, counts) -> dict:
-    """Accuracy and activations with frozen couplings, and why there are none."""
+    """Return the fields about frozen couplings, or None for each and a note with the reason."""
     try:
         activations = frozen(model, images, own, known, generator, progress)
     except ValueError as error:
@@ -397,37 +403,37 @@ def under_frozen(model, images, labels, own, known, generator, progress, counts)
 
 
 def of_shifted(model, untrained, images, observed, usual, seed, progress, counts) -> dict:
-    """Correlations with the trees of shifted images, and why there are none.
+    """Return the fields about shifted images, or None for each and a note with the reason.
 
-    Observed are the network and the untrained ones; `usual` (N, I, J) is the usual tree of each
-    image's class.
+    `observed` holds the network's `Observation` and those of the untrained ones. `usual` (N, I, J)
+    is the usual tree of each image's class.
     """
     own = observed[0]
     try:
         apart = steps(model, own.grid)
-        if is_even(own.couplings):
+        if is_uniform(own.couplings):
             raise ValueError("all couplings are uniform, so none has a tree")
     except ValueError as error:
         none = dict.fromkeys(("shifts", "trees", "correlation"))
         return none | {"notes": [f"trees of shifted images: {error}"]}
 
-    def correlations(network, seen, less):
-        values = shifted(network, images, seen, apart, less, progress)
+    def correlations(network, observation, less):
+        values = shifted(network, images, observation, apart, less, progress)
         return stack(compare_means(one, counts, shares=False) for one in values.numpy())
 
-    seen, notes = dict(zip(untrained, observed[1:], strict=True)), []
+    controls, notes = dict(zip(untrained, observed[1:], strict=True)), []
     networks = dict(untrained)
     try:
         networks |= zip(RANDOM, randomised(model, own.grid, seed), strict=True)
-        seen |= {name: observe(networks[name], images) for name in RANDOM}
+        controls |= {name: observe(networks[name], images) for name in RANDOM}
     except ValueError as error:
         notes = [f"no random matrices: {error}"]
-    controls = [correlations(networks[name], one, (0,))[0] for name, one in seen.items()]
+    controlled = [correlations(networks[name], one, (0,))[0] for name, one in controls.items()]
     return {
         "shifts": list(SHIFTED),
         "trees": list(TREES),
         "correlation": correlations(model, own, (0, usual)),
-        "controls": list(seen) or None,
-        "controlled": stack(controls) if controls else None,
+        "controls": list(controls) or None,
+        "controlled": stack(controlled) if controlled else None,
         "notes": notes,
     }

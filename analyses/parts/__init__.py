@@ -9,34 +9,34 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import sentence, word_for
 
-OF = {  # broken -> its control, which leaves a whole digit
+CONTROLS = {  # way of breaking -> its control, which keeps the digit whole
     "halves of two classes": "halves of one class",
     "lower half shifted": "whole shifted",
 }
-MASS = ("on the stroke", "in one half of that", "overlap of two units")
+MASS = ("on the stroke", "in one half of that", "overlap of two units")  # of relevance
 
 
 class Result(NamedTuple):
     """N images in B forms, under S scores."""
 
     scores: list[str]  # (S,) the first network's largest score first
-    kinds: list[str]  # (B,) of breaking, and controls
+    kinds: list[str]  # (B,) ways of breaking, and controls
     auroc: Estimate  # (S, B); differences are to the first score
-    beyond: Estimate  # (S, 2) AUROC minus that of its control, as in OF
+    beyond: Estimate  # (S, 2) AUROC minus its control's, by `CONTROLS`
     examples: np.ndarray | None  # (1 + B, C, H, W) uint8: the first image intact, in each form
     networks: list[str]
     n: int
     dataset: str
     perturbed: Estimate | None = None  # (2, 3) random directions, units: see `relevance`
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
-    chosen: list[int] | None = None  # selected types of the first network's `below`
+    chosen: list[int] | None = None  # selected types of the first network's lower-level capsules
     explained: float = float("nan")  # share of their layer's variance that they explain
-    below: str = "primary capsules"  # what the capsules below the classes are called
+    below: str = "primary capsules"  # name of the lower-level capsules
 
-    controls = tuple(OF.values())
+    controls = tuple(CONTROLS.values())
     axes = {
         "auroc": ("scores", "kinds"),
-        "beyond": ("scores", tuple(OF)),
+        "beyond": ("scores", tuple(CONTROLS)),
         "perturbed": (("random directions", "units"), MASS),
         "selected": (("another image's stroke", "its own"), MASS[:2]),
     }
@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 class Parts(Analysis):
-    """AUROC of intact against broken images by the scores of networks and of pixels."""
+    """AUROC of intact against broken images, by scores of networks and of pixels."""
 
     Result = Result
     examples = "capsviz parts --n 200  # about 10 s"
@@ -60,7 +60,7 @@ class Parts(Analysis):
     def measure(self, networks, images, labels, *, dataset, seed: Seed = 0) -> Result:
         """Measure how well scores separate images (N, C, H, W) from the same images broken.
 
-        The first network is the one whose units are looked at.
+        Relevance is measured for the units of the first network.
         """
         from capsviz.analyses.parts import measure
         from capsviz.tracing.network import children_words
@@ -68,7 +68,7 @@ class Parts(Analysis):
 
         images, labels = images.cpu(), labels.cpu()
         forms = measure.broken(images, labels, seed=seed)
-        scores, areas, beyond = measure.compare(networks, images, forms, OF, seed=seed)
+        scores, areas, beyond = measure.compare(networks, images, forms, CONTROLS, seed=seed)
         examples = [images[0], *(changed[0] for changed, _ in forms.values())]
         first = next(iter(networks.values()))
         return Result(
@@ -85,14 +85,14 @@ class Parts(Analysis):
         )
 
     def in_figure_set(self, n, inputs, digit):
-        """Return 60 at least: of fewer, a class may have a single image."""
+        """Return at least 60: with fewer images, a class may have only one."""
         return min(max(n, 60), len(inputs.dataset))
 
     def verdict(self, result) -> str:
         texts = [
             f"the score '{result.scores[0]}' detects {kind} "
             f"{word_for(gain, 'better', 'less well', 'not clearly better')} than {control}"
-            for (kind, control), gain in zip(OF.items(), result.beyond[0], strict=True)
+            for (kind, control), gain in zip(CONTROLS.items(), result.beyond[0], strict=True)
         ]
         if result.perturbed is not None:
             tied = word_for(result.perturbed[1].difference[1], "more", "less", "not clearly more")

@@ -31,7 +31,7 @@ def _auroc(axes, result):
 
 
 def _masses(result) -> list:
-    """Return the name, the control and the masses of units that were measured."""
+    """Return (name, control, masses of units) of each measure."""
     return [
         (f"{kind}: {word}", *masses[:, k])
         for kind, field in (("units", "perturbed"), ("types", "selected"))

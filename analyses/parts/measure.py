@@ -1,6 +1,6 @@
-"""Broken images, what detects them, and relevance mass of units on strokes and their halves.
+"""Break images, measure scores that detect them, and measure the relevance mass of units.
 
-Quarters and halves are cut at the image's centre.
+Quarters and halves of images are cut at the centre.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +18,19 @@ from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.tracing import abilities, decode, evidence, scores, trace
 from capsviz.tracing.outputs import distance
 
-Broken = tuple[Tensor, Tensor | None]  # images, and from which other image (N,) a part was taken
-MOVE = 1 / 14  # of the image's width: 2 px of 28, as far as training images are usually shifted
+Broken = tuple[Tensor, Tensor | None]  # images, and the donor image (N,) of a part, if any
+MOVE = 1 / 14  # share of the image's width: 2 px of 28, the usual training shift
 LONGEST, RECONSTRUCTION = "largest score", "reconstruction error"
 PIXELS = ("pixels: edges", "pixels: brightness", "pixels: nearest image")
-STROKE = 0.25  # of full brightness: what a pixel of the stroke has at least
-SELECTED = 4  # one unit of as many in the layer below
-DRAWS = 3  # sets of random directions, over which a control is averaged
+STROKE = 0.25  # least brightness of a pixel of the stroke
+SELECTED = 4  # one of so many lower-level capsule types is selected
+DRAWS = 3  # sets of random directions, averaged as a control
 
 
 def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
-    """Exchange upper left with lower right, upper right with lower left."""
+    """Exchange the upper left and lower right quarters, and the other two."""
     top, left = images.shape[2] // 2, images.shape[3] // 2
-    result = images.clone()  # an odd middle stays
+    result = images.clone()  # an odd middle row or column stays
     upper, lower, before, after = slice(top), slice(-top, None), slice(left), slice(-left, None)
     for rows, others in ((upper, lower), (lower, upper)):
         result[:, :, rows, before] = images[:, :, others, after]
@@ -39,7 +39,7 @@ def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
 
 
 def halves_joined(images: Tensor, labels: Tensor, generator, *, alike: bool) -> Broken:
-    """Join the upper half and the lower half of another image, of the same class or of another."""
+    """Join the upper half to the lower half of an image of the same class or of another one."""
     donors = partners(labels, generator, alike=alike)
     return _with_lower_half(images, images[donors]), donors
 
@@ -50,7 +50,7 @@ def half_shifted(images: Tensor, labels: Tensor, generator) -> Broken:
 
 
 def whole_shifted(images: Tensor, labels: Tensor, generator) -> Broken:
-    """Shift the whole image as far, on black."""
+    """Shift the whole image to the left or the right, filled with black."""
     by = max(1, round(MOVE * images.shape[3]))
     right = torch.rand(len(images), generator=generator) < 0.5
     result = torch.zeros_like(images)
@@ -74,7 +74,7 @@ KINDS: dict[str, Callable[..., Broken]] = {  # the last two are the controls
 
 
 def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
-    """Return the images (N, C, H, W), broken in each way, and as the controls have them."""
+    """Return the images (N, C, H, W), changed in each of the `KINDS`."""
     return {
         name: make(images, labels, torch.Generator().manual_seed(seed))
         for name, make in KINDS.items()
@@ -82,7 +82,7 @@ def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
 
 
 def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tensor:
-    """Return another image (N,) for each, of the same class or of another, at random."""
+    """Return a random donor image (N,) for each, of the same class or of another one."""
     same = labels[:, None] == labels
     allowed = same & ~torch.eye(len(labels), dtype=torch.bool) if alike else ~same
     if not allowed.any(1).all():
@@ -98,8 +98,8 @@ def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tens
 def suspicion(networks: Mapping, images: Tensor):
     """Return scores (S, N) of images (N, C, H, W), higher if more suspicious, and their names.
 
-    They are 1 minus the largest score of each network, and the distance to its reconstruction, if
-    it has a decoder.
+    The scores are 1 minus each network's largest score and, if it has a decoder, the distance to
+    its reconstruction.
     """
     values, labels = [], []
     for name, model in networks.items():
@@ -115,10 +115,11 @@ def suspicion(networks: Mapping, images: Tensor):
 
 
 def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> np.ndarray:
-    """Return the scores PIXELS (3, N) of images, higher for more suspicious ones.
+    """Return the scores `PIXELS` (3, N) of images, higher if more suspicious.
 
-    The length of all edges; the distance of the brightness from the mean of the intact images; the
-    distance to the nearest intact image, other than its own and that of its donor (N,).
+    They are the length of all edges, the distance of the brightness from the mean of the intact
+    images, and the distance to the nearest intact image. The latter excludes the original image
+    and the one of `donors` (N,).
     """
     images, intact = images.double(), intact.double()
     down, right = (images.diff(dim=axis).abs().flatten(1).sum(1) for axis in (2, 3))
@@ -132,7 +133,8 @@ def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> n
 def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed: int):
     """Measure how well each score separates the images from what `broken` made of them.
 
-    Return names of the S scores; AUROC (S, B), and that minus the control's (S, K) by `controls`.
+    Return the names of the S scores, the AUROC (S, B), and the AUROC minus the control's (S, K),
+    by `controls`.
     """
     clean, labels = suspicion(networks, images)
     intact, suspect = [], []
@@ -140,7 +142,7 @@ def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed
         intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
         own = suspicion(networks, changed)[0]
         suspect.append(np.concatenate([own, of_pixels(changed, images, donors)]))
-    areas, kinds = told_apart(intact, suspect, seed=seed), list(forms)
+    areas, kinds = aurocs(intact, suspect, seed=seed), list(forms)
     places, others = (
         [kinds.index(one) for one in side] for side in zip(*controls.items(), strict=True)
     )
@@ -148,11 +150,11 @@ def compare(networks: Mapping, images: Tensor, forms, controls: Mapping, *, seed
     return [*labels, *PIXELS], areas.undrawn(), gain.undrawn()
 
 
-def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
+def aurocs(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
     """Return the AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
 
-    An image and what was made of it are resampled together, alike for every kind. The difference is
-    to the first score.
+    An image and its broken copy are resampled together, in the same way for every kind. Differences
+    are to the first score.
     """
     pairs = zip(clean, suspect, strict=True)
     areas = stack([detection.told_apart(*pair, paired=True, seed=seed) for pair in pairs], 1)
@@ -160,15 +162,16 @@ def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, se
 
 
 def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
-    """Return fields of a result about perturbed and selected units, on images (N, C, H, W).
+    """Return the fields of a result about perturbed and selected units, on images (N, C, H, W).
 
-    Of the estimates the control is first, then the units: mass on the stroke, in one half of that,
-    and overlap of perturbed units. None: the network lacks what is needed. An image whose
-    prediction no other one shares is left out, because its units have no range.
+    The first row of an estimate is the control, the second the units. Columns are the mass on the
+    stroke, in one half of it and, for perturbed units, the overlap of two units. Images whose
+    prediction no other image shares are left out, because their units have no range. An estimate
+    is None if the network lacks capsules, decoder or grid, or if fewer than 2 images remain.
 
-    After Tawalbeh & Oramas 2023 (arXiv:2305.05349), applied to the halves of digits. The measure is
-    relevance mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a map's mass
-    that lies in a mask. Selection by explained variance, halves and controls are ours.
+    The method follows Tawalbeh & Oramas 2023 (arXiv:2305.05349), applied to halves of digits. The
+    measure is relevance mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a
+    map's mass inside a mask. Selection by explained variance, halves and controls are ours.
     """
     found: dict[str, Any] = {"perturbed": None, "selected": None, "chosen": []}
     strokes = images.mean(1) > STROKE
@@ -185,7 +188,7 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
             return None
         counts = draw_resamples(values.shape[2], seed=seed)
         means = [compare_means(one, counts, shares=False) for one in values.numpy()]
-        return stack(means, axis=1).undrawn()  # other images may count for another run
+        return stack(means, axis=1).undrawn()  # another training run may leave out other images
 
     if abilities(model).decodes:
         traced = trace(model, images, keep=("poses", "lengths"))
@@ -194,7 +197,7 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         generator, E = torch.Generator().manual_seed(seed), own.shape[1]
         axes = [torch.linalg.qr(torch.randn(E, E, generator=generator)).Q for _ in range(DRAWS)]
         *random, units = (
-            _measured(changes(model, poses, own, winner, one), strokes, halves)
+            _masses(changes(model, poses, own, winner, one), strokes, halves)
             for one in (*axes, torch.eye(E))
         )
         control = [torch.stack(one).mean(0) for one in zip(*random, strict=True)]
@@ -209,17 +212,23 @@ def relevance(model, images: Tensor, *, seed: int) -> dict[str, Any]:
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
         maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
         other = torch.arange(len(images)).roll(1)
-        pair = [_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
+        pair = [_masses(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))]
         found |= {"selected": compared(pair), "chosen": chosen}
     return found
 
 
 def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> Tensor:
-    """Return how reconstructions change (N, U, H, W) as directions go from lowest to highest.
+    """Return the change of reconstructions (N, U, H, W) from lowest to highest value of directions.
 
-    Lowest and highest values are those of the images with the same prediction; the change is
-    absolute, the mean over channels. Of the `winner` (N,) the pose (N, E) is its `own`; axes (U, E)
-    are orthonormal directions, the identity for the units themselves.
+    The lowest and highest values are those among images with the same prediction. The change is
+    absolute, averaged over channels.
+
+    Parameters
+    ----------
+    poses   (N, J, E) of all classes.
+    own     (N, E) pose of the predicted class.
+    winner  (N,) predicted class.
+    axes    (U, E) orthonormal directions; the identity for the units themselves.
     """
     axes = axes.to(own)
     along = own @ axes.T
@@ -239,16 +248,16 @@ def changes(model, poses: Tensor, own: Tensor, winner: Tensor, axes: Tensor) -> 
 
 
 def upper_and_lower(strokes: Tensor) -> Tensor:
-    """Halves (N, 2, H, W) of strokes (N, H, W), cut where half of their pixels lie above."""
+    """Return the upper and lower half (N, 2, H, W) of strokes (N, H, W), with about equal area."""
     rows = strokes.sum(2).cumsum(1)
     upper = (rows <= rows[:, -1:] / 2)[:, :, None]
     return torch.stack([strokes & upper, strokes & ~upper], 1)
 
 
-def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means (N,) over the maps (N, U, H, W): mass on the stroke, in one half, overlap of two.
+def _masses(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return means (N,) over maps (N, U, H, W): mass on the stroke, in one half, overlap of two.
 
-    The half is the one with more of it. A map without any mass does not count; NaN where none does.
+    The half is the one with more mass. Maps without mass are left out; NaN if all are.
     """
     flat = maps.flatten(2)
     tiny = torch.finfo(flat.dtype).tiny
@@ -261,8 +270,9 @@ def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Te
 
 
 def forward_selection(activations: Tensor, count: int) -> tuple[list[int], float]:
-    """Return up to `count` of the units (N, U), each the one that explains most of what is left of
-    their variance, and the share that all of them explain.
+    """Return up to `count` of the units (N, U), and the share of variance that they explain.
+
+    Each step chooses the unit that explains most of the remaining variance of all units.
     """
     left = activations.double() - activations.double().mean(0)
     total = left.square().sum()

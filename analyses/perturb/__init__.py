@@ -12,11 +12,11 @@ from capsviz.statistics.intervals import mean_interval, student
 from capsviz.statistics.moments import Moments, moments, on_dark
 
 STRONGEST = 6  # dimensions of a sheet
-LEVEL = 0.05  # of the tests of all effects together
-N = 200  # images of the class, where there are as many: for a sheet and in the figure set
-DELTA = 0.1  # of a dimension: effects are per this much, or per `step` where a class spans less
-ALSO = 0.5  # of the largest effect: a second one that is so large is named too
-WORDS = {  # for an increase and a decrease of each measure
+LEVEL = 0.05  # significance level, for all effects together
+N = 200  # images of the class, at most: for a sheet and in the figure set
+DELTA = 0.1  # step of a dimension, or less if the class spans less: see `step_within`
+ALSO = 0.5  # the second largest effect is named if it is at least this share of the largest
+WORDS = {  # words for an increase and a decrease of each measure
     "slant_deg": ("leans right", "leans left"),
     "width_px": ("wider", "narrower"),
     "height_px": ("taller", "shorter"),
@@ -35,19 +35,19 @@ class Result(NamedTuple):
     input: np.ndarray  # (C, H, W) uint8
     reconstruction: np.ndarray  # (C, H, W) uint8, from the unchanged pose
     capsule: int  # class whose pose was changed
-    length: float  # of that pose, or activation, as `score` says
+    length: float  # `score` of that class
     label: int | None  # true class, if it is known
     predicted: int
-    captions: list[str]  # (E,) from the effects on n images of the class `capsule`
+    captions: list[str]  # (E,) effects in words, from n images of the class `capsule`
     n: int
-    span: str  # "paper" or "data"
+    span: str  # "paper" or "data", see `change_each`
     classes: list[str]
-    dimensions: list[int]  # E, which ones of the pose
+    dimensions: list[int]  # (E,) numbers of the dimensions shown
     count: int  # type: ignore[assignment]  # of dimensions in the pose; a field, not the method
-    tests: int  # that the captions are corrected for
+    tests: int  # number of tests that Holm's method corrects for
     score: str  # "capsule length" or "activation"
-    width: float  # median over dimensions from the 5 % to the 95 % quantile
-    step: float  # of a dimension, that the captions are of
+    width: float  # from the 5 % to the 95 % quantile, median over dimensions
+    step: float  # of a dimension, for the effects in the captions
 
 
 class Sheet(Analysis):
@@ -72,7 +72,7 @@ class Sheet(Analysis):
             bool, Flag("--all"), "All dimensions, not only the six strongest."
         ] = False,
     ) -> Result:  # fmt: skip
-        """Change each dimension of the predicted class's pose; describe it by its effects."""
+        """Change each dimension of the predicted class's pose, and describe its effects."""
         from capsviz.nn.functional import predict
         from capsviz.tracing import scores
 
@@ -100,11 +100,11 @@ class Sheet(Analysis):
 
 
 class Statistics(NamedTuple):
-    """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, by t."""
+    """Effects of E dimensions on M measures in N images of a class; intervals are 95 %, by t."""
 
-    effect: Estimate  # (E, M) mean change per +`step` of a dimension, units in `measures`
-    standardised: np.ndarray  # (E, M) effect over `spread`; 0 where the measure never varies
-    spread: np.ndarray  # (M,) standard deviation over the undisturbed reconstructions
+    effect: Estimate  # (E, M) mean change by +`step` of a dimension, units in `measures`
+    standardised: np.ndarray  # (E, M) effect / `spread`; 0 if the measure never varies
+    spread: np.ndarray  # (M,) standard deviation over the unchanged reconstructions
     difference: Estimate  # (E,) mean over pixels of |D(v + step e_d) - D(v)|, grey values
     quantiles: np.ndarray  # (E, 2) 5 % and 95 % of each dimension
     measures: list[str]  # (M,) names with units
@@ -112,11 +112,11 @@ class Statistics(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
-    dark: bool = True  # whether the images have a dark ground, as `moments` asks for
+    dark: bool = True  # whether the images have a dark background, which `moments` needs
     step: float = DELTA  # of a dimension
 
     axes = {"effect": ("dimension {}", "measures"), "difference": ("dimension {}",)}
-    over_runs = None  # dimensions of a pose are in another order in each run
+    over_runs = None  # the order of pose dimensions differs between runs
 
 
 class Effects(Analysis):
@@ -125,10 +125,10 @@ class Effects(Analysis):
     Result = Statistics
     panels = "draw:MANY"
     needs = ("poses", "decode")
-    headline = ()  # the words hold what matters
+    headline = ()  # the verdict holds the main numbers
 
     def measure(self, network, *, inputs, digit, n, progress=iter) -> Statistics:
-        """Measure n images of the class `digit`, always the same ones."""
+        """Measure n images of the class `digit`, the same ones in each call."""
         return measure_class(inputs, digit, n, progress=progress)
 
     def in_figure_set(self, n, inputs, digit):
@@ -156,7 +156,7 @@ class Effects(Analysis):
 
 
 def _effects(first: str, result, texts) -> str:
-    """Return a sentence, and a line for each dimension."""
+    """Return the sentence `first`, and a line for each dimension."""
     dark = ground(getattr(result, "images", result))
     head = f"{first} Mean effects of +{result.step:g} in images of the class{dark}:"
     return "\n".join([head, *(f"  dim {d}: {text}" for d, text in texts)])
@@ -165,11 +165,11 @@ def _effects(first: str, result, texts) -> str:
 def change_each(
     model, image, label=None, *, statistics: Statistics, span=None, every=False
 ) -> Result:
-    """Change each dimension of the pose of an image (1, C, H, W), of the class of the statistics.
+    """Change each dimension of one pose of an image (1, C, H, W): that of `statistics.capsule`.
 
-    The span "paper" has 11 values, +-0.25 in steps of 0.05 about the image's own; "data" has 10
-    from the 5 % to the 95 % quantile over the images of the statistics, and its own. None is
-    "paper" where a pose's length is the activation, else "data".
+    The span "paper" has 11 values: ±0.25 in steps of 0.05 about the image's own value. "data" has
+    the own value and 10 values from the 5 % to the 95 % quantile over the images of `statistics`.
+    None is "paper" if the length of a pose is its activation, and "data" otherwise.
     """
     import torch
 
@@ -222,14 +222,14 @@ def change_each(
 
 
 def ninety_percent(quantiles: np.ndarray) -> float:
-    """Return the distance between quantiles (E, 2), the median over dimensions."""
+    """Return the median over dimensions of the distance between quantiles (E, 2)."""
     return float(np.median(np.diff(quantiles, axis=1)))
 
 
 def step_within(quantiles: np.ndarray) -> float:
-    """Return `DELTA`, or less where quantiles (E, 2) span less: that, to one digit, rounded down.
+    """Return `DELTA`, or if smaller the median span of quantiles (E, 2), rounded down to 1 digit.
 
-    A decoder has not learnt to draw poses that no image of the class has.
+    The decoder was not trained on poses outside the range of the class.
     """
     span = ninety_percent(quantiles)
     if not 0 < span < DELTA:
@@ -239,18 +239,18 @@ def step_within(quantiles: np.ndarray) -> float:
 
 
 def ground(of) -> str:
-    """Return a warning for images without a dark ground, as photographs; else "".
+    """Return a warning for images without a dark background, such as photographs; else "".
 
-    `of` are `Statistics`, or decoded images (E, K, C, H, W).
+    `of` is a `Statistics`, or decoded images (E, K, C, H, W).
     """
     dark = of.dark if isinstance(of, Statistics) else on_dark(of.reshape(-1, *of.shape[2:]))
     return "" if dark else "; no dark background: these are moments of brightness"
 
 
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
-    """Measure each dimension of the pose of a class, `capsule`, on N images (N, C, H, W) of it.
+    """Measure each pose dimension of the class `capsule` on N images (N, C, H, W) of that class.
 
-    ValueError without a decoder, or for fewer than 2 images whose reconstruction is not black.
+    ValueError without a decoder, or for fewer than 2 images with a visible reconstruction.
     """
     from capsviz.tracing import CHUNK_IMAGES, require_decoder, trace
 
@@ -290,7 +290,7 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
 
 
 def _changes(model, poses, capsule: int, step: float):
-    """Measures (B, M), half differences (B, E, M) and pixel change (B, E) of B poses (B, J, E)."""
+    """Return measures (B, M), effects (B, E, M) and pixel changes (B, E) of poses (B, J, E)."""
     import torch
 
     from capsviz.tracing import decode
@@ -312,13 +312,13 @@ def _changes(model, poses, capsule: int, step: float):
 
 
 def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> Statistics:
-    """Measure n images of a class, always the same; None: `N` of them, or all if fewer."""
+    """Measure n images of a class, the same ones in each call; None: `N`, or all if fewer."""
     import torch
 
     from capsviz.transforms.augment import to_float
 
     data = inputs.dataset
-    data.nth_of_class(capsule, 0)  # refuses a class that is not there
+    data.nth_of_class(capsule, 0)  # raises if the class has no images
     places = (data.labels == capsule).nonzero().flatten()
     count = len(places)
     if n is not None and not 2 <= n <= count:
@@ -334,12 +334,12 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
 
 
 def clear(statistics: Statistics) -> np.ndarray:
-    """Return which effects (E, M) differ from zero: Student's t, Holm's method, 5 % for all."""
-    from scipy.special import stdtr  # takes time to import
+    """Return which effects (E, M) differ from zero: t-tests with Holm's method, 5 % for all."""
+    from scipy.special import stdtr  # slow to import
 
     effect = statistics.effect
     half = effect.high - effect.value
-    none = np.where(effect.value == 0, 0.0, np.inf)  # of effects that never vary
+    none = np.where(effect.value == 0, 0.0, np.inf)  # t of effects that never vary
     t = np.divide(student(statistics.n) * np.abs(effect.value), half, out=none, where=half > 0)
     p = 2 * stdtr(statistics.n - 1, -t.ravel())
     return (holm(p) < LEVEL).reshape(t.shape)
@@ -351,9 +351,10 @@ def strongest(statistics: Statistics, count: int) -> np.ndarray:
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """Return the largest clear standardised effect of each dimension: "wider by 0.12 ±0.01 px".
+    """Return the largest clear effect of each dimension in words: "wider by 0.12 ±0.01 px".
 
-    The second largest is added where it is at least `ALSO` times as large.
+    Effects are compared after standardisation. The second largest is added if it is at least
+    `ALSO` times as large.
     """
     sizes = np.where(clear(statistics), np.abs(statistics.standardised), 0)
     texts = []
@@ -372,7 +373,8 @@ def captions(statistics: Statistics) -> list[str]:
 def plus_minus(mean: float, half: float, sign: str = "") -> str:
     """Return a mean and half its interval: "0.12 ±0.01".
 
-    Two digits, or three for a narrower interval; more where that would hide that zero is outside.
+    Decimal places are two, or three for a narrower interval. There are more if rounding would
+    change whether zero is outside the interval.
     """
     for places in range(2, 12):
         width = round(half, places)

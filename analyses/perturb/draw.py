@@ -9,9 +9,9 @@ from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, beside, by_rows, mosaic, name_rows, room, wrapped
 
 OWN = COLOURS[4]
-WIDE = 5.0  # inches: from here on names and words have the room of a page
-SMALLEST, CELL = 0.25, 0.5  # inches of a picture, at least and at most
-LABEL = 0.36  # inches of "−0.25"
+WIDE = 5.0  # inches: from this width on, names and words are in full
+SMALLEST, CELL = 0.25, 0.5  # smallest and largest width of a picture, inches
+LABEL = 0.36  # width of "−0.25", inches
 NAMES = {
     "slant_deg": "slant, °",
     "width_px": "width, px",
@@ -30,7 +30,7 @@ def _image(axes, result):
 
 
 def _layout(result, width: float) -> tuple[bool, float, float, np.ndarray]:
-    """Return whether it is narrow, inches of words and of pictures, and the values shown."""
+    """Return whether the figure is narrow, inches of words and of pictures, and `_columns`."""
     narrow = width < WIDE
     left, words = (0.5, 1.5) if narrow else (0.8, 1.7)
     numbers = _columns(result, width - left - words)
@@ -59,7 +59,7 @@ def _dimensions(axes, result):
     axes.set_xticks([])
     if result.span == "paper":
         shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
-        step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
+        step = -(-LABEL // (across / columns))  # pictures per label
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
         texts = [f"{s:+.2f}".replace("-", "−") if s else "0" for s in shifts[some].round(6)]
         axes.set_xticks(x[some], texts)
@@ -71,7 +71,7 @@ def _dimensions(axes, result):
 
 
 def _columns(result, inches) -> np.ndarray:
-    """Which of the K values are shown, (E, columns): as many as have room, their own among them."""
+    """Return which of the K values to show (E, columns): as many as fit, with the image's own."""
     E, K = result.values.shape
     count = min(K, max(3, int(inches / SMALLEST)))
     if count == K:
@@ -128,7 +128,7 @@ def _change(axes, result):
 
 
 def _names(result, narrow) -> list[str]:
-    """Return the names of the rows: dimensions, and their ranges where those differ."""
+    """Return the names of the rows: dimensions, and their ranges if these differ."""
     names = [f"dim {d}" for d in result.dimensions]
     if result.span == "data" and not narrow:
         low, high = result.values[:, [0, -1]].T

@@ -12,37 +12,36 @@ from capsviz.cli import options, writing
 from capsviz.statistics.detection import remarks
 
 PICTURES = 16  # files in the figure, at most
-SIDE = 112  # pixels of a drawn step: four times those of MNIST
-ODD = ("unlike_training_data", "unlike_by", "pieces_of_ink")
+SIDE = 112  # side of a drawn step in pixels: four times that of MNIST
 
 
 class Result(NamedTuple):
     """P pictures on their way through the network, in S steps."""
 
-    files: list[str]  # P names
-    steps: list[str]  # S names
-    pictures: np.ndarray  # (P, S, C, SIDE, SIDE) uint8, each step fitted in, white around it
-    predicted: list[str]  # P predicted classes
-    lengths: list[float]  # P, of the winning capsules, or probabilities
-    sse: list[float | None]  # P, to the reconstruction; None without a decoder
-    unlike: list[bool | None]  # P, the training data; None: not known
-    distance_limit: float | None  # L2 distance to the reconstruction above which they are
+    files: list[str]  # (P,) names
+    steps: list[str]  # (S,) names
+    pictures: np.ndarray  # (P, S, C, SIDE, SIDE) uint8, each step scaled to fit, on white
+    predicted: list[str]  # (P,) predicted classes
+    lengths: list[float]  # (P,) `score` of the predicted class
+    sse: list[float | None]  # (P,) reconstruction error; None without a decoder
+    unlike: list[bool | None]  # (P,) whether unlike the training data; None: not known
+    distance_limit: float | None  # a picture is unlike above this L2 distance to its reconstruction
     network: str
-    score: str  # what `lengths` are: "length", "activation" or "probability"
-    length_limit: float | None  # length of the winning capsule below which they are
-    reasons: list[list[str]]  # P, by which limits they are: "length", "distance"
-    pieces: list[int | None]  # P, of strokes; None where none are sought
-    of: int | None = None  # pictures that were predicted; None: these
+    score: str  # kind of `lengths`: "length", "activation" or "probability"
+    length_limit: float | None  # a picture is unlike if its predicted class scores below this
+    reasons: list[list[str]]  # (P,) limits that it exceeds: "length", "distance"
+    pieces: list[int | None]  # (P,) separate pieces of strokes; None if they were not counted
+    of: int | None = None  # number of pictures predicted; None: P
 
     @property
     def left_out(self) -> str:
-        """Return how many of the pictures are drawn, if not all."""
+        """Return how many of the pictures are drawn, or "" if all are."""
         shown, every = len(self.files), self.of or 0
         return f"{shown} of {every:,} pictures drawn" if shown < every else ""
 
 
 class Predict(Analysis):
-    """The steps of pictures through a network; measured by a command of its own, of files."""
+    """The steps of pictures through a network; the command of this module measures them."""
 
     Result = Result
     examples = "capsviz predict drawing.png scans/  # 5 s"
@@ -77,10 +76,10 @@ class Predict(Analysis):
 
 
 def compute(readings: Sequence, *, limits, network: str, score="length", of=None) -> Result:
-    """Return the steps of the pictures of `capsviz.pictures.prediction`, at one size.
+    """Return the result of readings from `capsviz.pictures.prediction`, all steps at one size.
 
-    Beyond `limits`, of `statistics.detection`, a picture is unlike the training data; None: not
-    known. `of` so many were predicted.
+    `limits` (smallest score, largest distance) decide which pictures are unlike the training data;
+    None: not known. `of` is the number of pictures predicted.
     """
     names = list(readings[0].steps)
     files = [one.path.name for one in readings]
@@ -98,7 +97,7 @@ def compute(readings: Sequence, *, limits, network: str, score="length", of=None
 
 
 def square(step: np.ndarray) -> np.ndarray:
-    """(h, w) or (h, w, 3) in [0, 1] -> (C, SIDE, SIDE) uint8, keeping its shape, on white."""
+    """Return a picture (h, w[, 3]) in [0, 1] as (C, SIDE, SIDE) uint8, scaled to fit, on white."""
     from PIL import Image
 
     picture = Image.fromarray((np.asarray(step) * 255).round().astype(np.uint8))
@@ -155,7 +154,7 @@ def command(
     files, checkpoint, network, weights, dataset, data_dir, figure, printed, device,
     as_json, top, **preparation,
 ):  # fmt: skip
-    """Predict each file, write what was asked for, and name those that could not be read."""
+    """Predict each file, print and write the results, and name files that cannot be read."""
     from tqdm import tqdm
 
     from capsviz import checkpoint as checkpoints
@@ -249,7 +248,7 @@ def command(
 
 
 def as_line(name, pairs, sse: float | None, odd: Sequence[str]) -> str:
-    """Return a picture's (class, score) pairs, its error and what is odd about it, in one line."""
+    """Return a line with a picture's (class, score) pairs, its error and remarks."""
     text = f"{name}: " + ", ".join(f"{one} ({length:.2f})" for one, length in pairs)
     return "; ".join([text if sse is None else f"{text}; SSE {sse:.1f}", *odd])
 
@@ -262,5 +261,7 @@ def as_record(reading) -> dict[str, Any]:
         "classes": one.classes,
         "lengths": one.lengths,
         "reconstruction_sse": one.sse,
-        **dict(zip(ODD, (one.unlike, one.reasons, reading.pieces), strict=True)),
+        "unlike_training_data": one.unlike,
+        "unlike_by": one.reasons,
+        "pieces_of_ink": reading.pieces,
     }

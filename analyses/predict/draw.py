@@ -14,12 +14,14 @@ HEADS = {
     "input": "network sees",
     "reconstruction": "decoder output",
 }
-TEXT = 2.05  # inches of the words beside a row
-CELL, NARROW = 1.0, 0.45  # inches of a picture, at most; heads are upright below
-HEAD, UPRIGHT = 0.3, 0.75  # inches of heads
-LINE, GAP = 0.115, 0.06  # inches of a line of these words, and between rows
-LONGEST = 22  # letters of a name
-ROWS, FEW, WIDE = 8, 4, 6.6  # rows at most; more pictures, on so many inches, are two columns
+# Sizes are in inches.
+TEXT = 2.05  # width of the words beside a row
+CELL, NARROW = 1.0, 0.45  # largest picture; below the second size, heads are vertical
+HEAD, UPRIGHT = 0.3, 0.75  # height of horizontal and vertical heads
+LINE, GAP = 0.115, 0.06  # height of a line of words, space between rows
+LONGEST = 22  # letters of a name, at most
+ROWS = 8  # rows of pictures, at most
+FEW, WIDE = 4, 6.6  # more pictures than this are in two columns, if the figure is wider than this
 
 
 def _layout(result, width: float) -> tuple[list[int], int, int, float, float]:

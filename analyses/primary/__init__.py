@@ -27,12 +27,12 @@ Capsules = Annotated[int, Range(1), "Capsules to show, at most."]
 
 
 class Result(NamedTuple):
-    """One image, K capsules of it, each at L shares of its coupling."""
+    """One image decoded from each of K capsules, at L shares of its coupling."""
 
     image: np.ndarray  # (C, H, W) uint8
-    types: np.ndarray  # (K,) capsule type, without a grid its number; the most coupled first
+    types: np.ndarray  # (K,) capsule type, or number without a grid; most coupled first
     places: np.ndarray | None  # (K, 2) row and column in the grid; None: no grid
-    fields: np.ndarray | None  # (K, 4) receptive field: first and end row, column, px
+    fields: np.ndarray | None  # (K, 4) receptive field: top, bottom, left, right; px
     couplings: np.ndarray  # (K,) to the predicted class
     shares: np.ndarray  # (L,) of that coupling, 0 to 1
     pictures: np.ndarray  # (K, L, C, H, W) uint8, from one capsule
@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
 
 def _left_out(self, inputs) -> str:
-    """Return that there is no decoder, where there is none."""
+    """Return why the analysis is left out if there is no decoder, else ""."""
     from capsviz.experiments.primary_decoder import find
 
     with suppress(ValueError):  # a network without a checkpoint
@@ -120,10 +120,10 @@ class Statistics(NamedTuple):
     """N test images under M conditions; intervals are 95 %, by Student's t."""
 
     conditions: list[str]  # (M,) "all capsules" first
-    sse: Estimate  # (M,) mean over images; difference: less "all capsules", image by image
-    spread: float  # standard deviation of J c_ij over the capsules of an image, mean over images,
-    # of routing's couplings and, because they are the same ones, of the shuffled
-    capsules: int  # single capsules of each image behind the two means of single capsules
+    sse: Estimate  # (M,) mean over images; difference: minus "all capsules", paired by image
+    spread: float  # standard deviation of J c_ij over the capsules of an image, mean over images;
+    # shuffling does not change it
+    capsules: int  # single capsules of each image, averaged in the two conditions with those
     children: int  # I
     n: int
     dataset: str
@@ -146,7 +146,7 @@ class Couplings(Analysis):
         self, network, images, *, dataset, inputs, progress=iter, decoder: Decoder = None,
         capsules: Capsules = 6, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Measure N images (N, C, H, W), with the decoders of a file."""
+        """Measure N images (N, C, H, W) with trained decoders."""
         return evaluate(
             network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
@@ -157,7 +157,7 @@ class Couplings(Analysis):
 
 
 def open_decoders(inputs, file=None) -> dict:
-    """Return the decoders of a network, from a file or from where `train` writes them."""
+    """Load the decoders of a network, from `file` or the default path of `primary-train`."""
     from capsviz.experiments import primary_decoder
 
     path = file or primary_decoder.find(inputs.source, inputs.name)
@@ -169,8 +169,8 @@ def open_decoders(inputs, file=None) -> dict:
 def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=iter) -> Statistics:
     """Measure the SSE of N images (N, C, H, W), at least 2, under every condition.
 
-    `decoders` are those of `capsviz.experiments.primary_decoder.load`, `capsules` the single
-    capsules of each image to average over, at most.
+    `decoders` come from `capsviz.experiments.primary_decoder.load`. Errors of single capsules are
+    averaged over at most `capsules` of each image.
     """
     import torch
 
@@ -198,7 +198,7 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
 
 
 def errors(model, decoders, images, *, capsules: int, generator):
-    """Return the SSE (N, M) of images under every condition, and the s.d. (N,) of their J c_ij."""
+    """Return the SSE (N, M) of images under every condition, and the s.d. (N,) of J c_ij."""
     import torch
 
     from capsviz.experiments.primary_decoder import decode, look
@@ -232,10 +232,10 @@ def errors(model, decoders, images, *, capsules: int, generator):
 
 
 def strongest(strength, grid: tuple[int, int, int] | None, count: int):
-    """Return capsules (N, K) of the highest strength (N, I), no two of one type or position.
+    """Return the capsules (N, K) of highest strength (N, I), no two of one type or position.
 
-    Of a grid (types, rows, columns), with i = (type * rows + row) * columns + column; None: no
-    grid. Fewer than `count` are found where there are fewer types or positions.
+    The grid is (types, rows, columns), with i = (type * rows + row) * columns + column; None: no
+    grid. K is less than `count` if there are fewer types or positions.
     """
     import torch
 
@@ -257,7 +257,7 @@ def strongest(strength, grid: tuple[int, int, int] | None, count: int):
 
 
 def positions(model, chosen):
-    """Return types, positions and receptive fields of capsules; without a grid their numbers."""
+    """Return types, positions and receptive fields; without these, (numbers, None, None)."""
     from capsviz.tracing import abilities
 
     able = abilities(model)

@@ -6,13 +6,13 @@ from capsviz.analysis import Panel
 from capsviz.results.panels import numbered, room, show, split
 
 FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
-AROUND, TITLES = 1.3, 0.5  # inches: names and scale beside the pictures, titles above and below
+AROUND = 1.3  # inches of names and scale beside the pictures
 CELL = 0.6  # inches of a picture, at most
-MOST = 6  # capsules that are drawn of those that a result has
+MOST = 6  # capsules to draw, at most
 
 
 def _layout(result, width: float) -> tuple[int, list[int], float]:
-    """Return the capsules and levels that are drawn, and inches of a picture's height."""
+    """Return the number of capsules, the levels to draw, and a picture's height in inches."""
     K, L = result.sse.shape
     levels = list(range(L)) if width >= 5 else sorted({0, L // 2, L - 1})
     cell = min((width - AROUND) / (len(levels) + 2), CELL)
@@ -54,7 +54,7 @@ def _capsules(axes, result):
     words = (f"all {result.children:,}", f"predicted\nas {result.classes[result.predicted]}")
     for text, y, va in zip(words, (1.08, -0.08), ("bottom", "top"), strict=True):
         where = {"transform": last.transAxes, "ha": "center", "va": va, "fontsize": 6.5}
-        last.text(0.5, y, text, **where).set_in_layout(False)  # the row is no taller for it
+        last.text(0.5, y, text, **where).set_in_layout(False)  # not counted in the row's height
     scale = axes.figure.colorbar(
         picture, ax=grid.ravel().tolist(), fraction=0.05, aspect=8 * K, pad=0.02
     )

@@ -10,24 +10,24 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean, within_one
 from capsviz.statistics.words import sentence, shown, untrained_of
 
-FIT = 500  # training images of each class that a probe is fitted on
+FIT = 500  # training images of each class to fit a probe on
 
 
 class Result(NamedTuple):
-    """Two images, and T images on the path from the one's pose to the other's, both ends too."""
+    """Two images, and T images on the path between their poses, both ends included."""
 
     images: np.ndarray  # (2, C, H, W) uint8
-    labels: list[int | None]  # (2,) true classes, where they are known
+    labels: list[int | None]  # (2,) true classes, None: unknown
     capsule: int  # the class whose pose is changed: the first image's predicted class
     t: np.ndarray  # (T,) from 0 to 1
     path: np.ndarray  # (T, C, H, W) uint8, decoded from (1 - t) v_a + t v_b
-    fade: np.ndarray  # (T, C, H, W) uint8, (1 - t) the first of them + t the last
-    path_activations: np.ndarray  # (T, J) of these images, encoded again
-    fade_activations: np.ndarray  # (T, J)
-    activations: np.ndarray  # (2, J) of the images
+    fade: np.ndarray  # (T, C, H, W) uint8, (1 - t) first + t last of the path
+    path_activations: np.ndarray  # (T, J) of the path's images, encoded again
+    fade_activations: np.ndarray  # (T, J) of the cross-fade's images
+    activations: np.ndarray  # (2, J) of the two images
     classes: list[str]
-    score: str  # "capsule length" or "activation", what activations are
-    other_index: int | None = None  # which image of its class the second one is
+    score: str  # kind of activations: "capsule length" or "activation"
+    other_index: int | None = None  # index of the second image within its class
 
 
 class Path(Analysis):
@@ -51,7 +51,7 @@ class Path(Analysis):
 
         label = class_of(inputs, picture)
         if other_index is None:
-            other_index = _next(inputs, picture)
+            other_index = _next_index(inputs, picture)
         images = beside(inputs, picture, label, other_index, "another one (--other-index)")
         return Result(
             **path_between(network, images), labels=[picture.label, label], classes=list(classes),
@@ -76,8 +76,8 @@ class Path(Analysis):
         )
 
 
-def _next(inputs, picture) -> int:
-    """The image after a picture of the data set, or the first one after the last."""
+def _next_index(inputs, picture) -> int:
+    """Return the index of the next image of the picture's class; after the last, 0."""
     if picture.label is None:
         return 0
     index = int(picture.name.rpartition("-")[2]) + 1
@@ -87,38 +87,39 @@ def _next(inputs, picture) -> int:
 class Statistics(NamedTuple):
     """S kinds of vectors probed for M measures; intervals are 95 %.
 
-    Differences are less the first kind's, paired; the last fields are None without a decoder.
+    Differences are paired, minus the first kind. Fields from `returns` on are None without a
+    decoder.
     """
 
     measures: list[str]  # (M,) names with units
-    sources: list[str]  # S names, the network's pose first
-    dimensions: list[int]  # (S,) numbers in a vector
+    sources: list[str]  # (S,) names, the network's pose first
+    dimensions: list[int]  # (S,) length of a vector
     r2: Estimate  # (S, M) on test images
     control: Estimate  # (S, M) R2 of the control task
-    selectivity: Estimate  # (S, M) r2 - control, where that is above 0
+    selectivity: Estimate  # (S, M) r2 - max(control, 0)
     informed: Estimate  # (S,) mean of r2 over measures
-    codes: list[str]  # (S + 1,) sources, and after the first the same rotated at random
+    codes: list[str]  # (S + 1,) sources; the second is the first one rotated at random
     disentanglement: Estimate  # (S + 1,) mean over classes
     completeness: Estimate  # (S + 1,)
     spread: np.ndarray  # (M,) standard deviation of a measure within a class, in its unit
     n: int  # test images
     fitted: int  # images that probes are fitted on
-    fit_of: str  # what they are
+    fit_of: str  # source of these images
     probed: int  # classes that are predicted often enough to be probed
     shift_px: int
-    seeds: int  # of an untrained network; each sees all images
+    seeds: int  # untrained networks of each kind, each probed on all images
     dataset: str
     notes: list[str]
     seconds: float
-    returns: list[str] | None = None  # (3,) what is encoded: the reconstruction, and its controls
+    returns: list[str] | None = None  # (3,) encoded images: the reconstruction, and its controls
     cycle: Estimate | None = None  # (3,) R2 of the pose within its class
     cycle_predicted: Estimate | None = None  # (3,) share predicted as the same class
-    t: np.ndarray | None = None  # (T,) of the path
+    t: np.ndarray | None = None  # (T,) steps of the path, 0 to 1
     path_predicted: Estimate | None = None  # (2, T) share predicted as the class: path, cross-fade
     path_activation: Estimate | None = None  # (2, T) mean activation of the class
     path_distance: Estimate | None = None  # (2, T) to the nearest training image, rms grey value
-    couples: int = 0
-    fill: str = "black"  # of `transforms.Fill`
+    couples: int = 0  # pairs of images
+    fill: str = "black"  # see `transforms.Fill`
 
     axes = {
         **dict.fromkeys(("r2", "control", "selectivity"), ("sources", "measures")),
@@ -156,7 +157,7 @@ class Statistics(NamedTuple):
 
 
 class Probes(Analysis):
-    """Linear probes of N poses, and what their decoder makes of them."""
+    """Linear probes of N poses; if there is a decoder, also cycles and paths."""
 
     Result = Statistics
     how = "bootstrap; for DCI over classes, for paths over pairs"
@@ -164,7 +165,7 @@ class Probes(Analysis):
     examples = "capsviz probes --n 1000  # about 2 min"
     needs = ("poses",)  # without a decoder, cycle and paths are left out
     slow = True
-    figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # a small set is a quick one
+    figure_set = {"fit": lambda n: min(FIT // 2, max(LEAST, n // 4))}  # quick for small sets
     headline = ("r2", "informed", "disentanglement", "completeness", "cycle")
 
     def measure(
@@ -185,7 +186,7 @@ class Probes(Analysis):
         fill: Fill = "black",
         seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
-        """Probe N images (N, C, H, W), beside the data set's networks without capsules."""
+        """Probe images (N, C, H, W), also with the data set's networks without capsules."""
         from capsviz.analyses.probes.measure import evaluate
         from capsviz.inputs.opening import with_baselines
         from capsviz.inputs.samples import training_images
@@ -207,7 +208,7 @@ class Probes(Analysis):
             less = result.informed.difference[untrained]
             claim = "the pose encodes the measures better, on average, than in untrained networks"
             parts.append(shown((less.high < 0).all(), claim))
-        if result.disentanglement.difference is not None:  # of several classes
+        if result.disentanglement.difference is not None:  # there are several classes
             less = result.disentanglement.difference[1]
             claim = "its axes are more disentangled than axes drawn at random"
             parts.append(shown(less.high < 0, claim))

@@ -1,33 +1,34 @@
-"""Disentanglement and completeness of a code, from the weights of a lasso (Eastwood & Williams)."""
+"""Disentanglement and completeness of a code, from lasso weights (Eastwood & Williams)."""
 
 import warnings
 
 import numpy as np
 
-LEAST = 8  # images of a class to fit on
-PENALTIES = np.logspace(-3, 0, 16)[::-1]  # of the lasso, targets standardised
-FOLDS = 3  # by which the penalty is chosen
+LEAST = 8  # images of a class to fit on, at least
+PENALTIES = np.logspace(-3, 0, 16)[::-1]  # of the lasso, for standardised targets
+FOLDS = 3  # of the cross-validation that chooses the penalty
 STEPS = 2000  # of coordinate descent, at most
-LEVEL = 0.05  # of the tests whether a code predicts a factor, all factors together
+LEVEL = 0.05  # significance level of `predicts`, for all factors together
 
 
 def dci(codes: np.ndarray, factors: np.ndarray) -> tuple[float, float]:
     """Return disentanglement and completeness of codes (N, E) for factors (N, M), in [0, 1].
 
-    Eastwood & Williams 2018 (openreview By-7dz-AZ), section 2: R_ij is the weight, without its
-    sign, of dimension i in a lasso for factor j, all standardised. Disentanglement is 1 less the
-    entropy of a row of R, to the base M, completeness 1 less that of a column, to the base E;
-    means, each row and column by its share of all weights. A factor that the code does not predict
-    (`predicts`) has no weights here: the few that a lasso leaves by chance would be concentrated.
+    Eastwood & Williams 2018 (openreview By-7dz-AZ), section 2. R_ij is the absolute weight of
+    dimension i in a lasso for factor j, all standardised. Disentanglement is 1 minus the entropy of
+    a row of R, to the base M; completeness is 1 minus that of a column, to the base E. Both are
+    means over rows or columns, weighted by their shares of all weights. Unlike in the paper, a
+    factor that the code does not predict (`predicts`) has no weights: the few weights that a lasso
+    leaves by chance would be concentrated.
     """
     weights = importance(codes, factors)
     return _concentration(weights), _concentration(weights.T)
 
 
 def importance(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Return R (E, M): weights, without signs, of each standardised dimension for each factor.
+    """Return R (E, M): the absolute weight of each standardised dimension for each factor.
 
-    0 for a factor that the lasso does not predict on images left out of its fit.
+    Weights are 0 for a factor that the lasso does not predict on held-out images.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import Lasso
@@ -35,7 +36,7 @@ def importance(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
     x, y = standardised(codes), standardised(factors)
     columns = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of the smallest penalties
+        warnings.simplefilter("ignore", ConvergenceWarning)  # from the smallest penalties
         predicted, folds = held_out(x, y)
         errors = [((predicted[:, test] - y[test]) ** 2).mean(1) for test in folds]
         best = np.mean(errors, 0).argmin(0)
@@ -48,9 +49,10 @@ def importance(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 
 def held_out(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return predictions (P, N, M) by a lasso of each penalty on the other folds; rows of folds.
+    """Return held-out predictions (P, N, M) for each of P penalties, and the rows of each fold.
 
-    As `LassoCV` does, but with one matrix of products for all factors and penalties of a fold.
+    This is the cross-validation of `LassoCV`, with one Gram matrix for all factors and penalties of
+    a fold.
     """
     from sklearn.linear_model import lasso_path
     from sklearn.model_selection import KFold
@@ -71,9 +73,9 @@ def held_out(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]
 
 
 def predicts(values: np.ndarray, predicted: np.ndarray, tests: int) -> bool:
-    """Return whether predictions (N,) of values (N,), of mean 0, are better than 0.
+    """Return whether predictions (N,) of centred values (N,) are better than predicting 0.
 
-    By a one-sided normal test of the squared errors, at `LEVEL` over so many tests (Bonferroni).
+    A one-sided normal test compares squared errors, at `LEVEL` / `tests` (Bonferroni).
     """
     from scipy.stats import norm
 
@@ -83,23 +85,23 @@ def predicts(values: np.ndarray, predicted: np.ndarray, tests: int) -> bool:
 
 
 def rotated(codes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return codes (N, E), standardised, then rotated uniformly at random."""
+    """Return codes (N, E), standardised and then rotated uniformly at random."""
     E = codes.shape[1]
     q, r = np.linalg.qr(generator.normal(size=(E, E)))
     return standardised(codes) @ (q * np.sign(np.diag(r)))
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """Return (N, ...) with mean 0 and standard deviation 1, or 0 where nothing varies."""
+    """Return values (N, ...) with mean 0 and standard deviation 1; constant columns become 0."""
     centred = values - values.mean(0)
     deviation = centred.std(0)
     return np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 1e-12)
 
 
 def _concentration(weights: np.ndarray) -> float:
-    """1 less the entropy of each row, to the base of its length; mean by the rows' shares.
+    """Return 1 minus the entropy of rows, to the base of their length, weighted by row sums.
 
-    NaN for rows of one number; 0 without any weight.
+    The result is NaN for rows of one number, and 0 if all weights are 0.
     """
     rows, whole = weights.sum(1), weights.sum()
     if weights.shape[1] < 2:

@@ -17,13 +17,13 @@ NAMES = {
     "x_px": "position, x",
     "y_px": "position, y",
 }
-WIDE = 5.0  # inches: a strip from here on has all steps
-LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
+WIDE = 5.0  # inches: from this width on, a strip has all steps
+LOWEST = -0.6  # start of R2 axes; lower values are arrows at the edge
 PATH, FADE, OTHER = COLOURS[0], COLOURS[1], "#C00000"
 
 
 def _kinds(result, estimate, names, named=True):
-    """Yield estimates of codes with their looks, and names and counts of numbers for the key."""
+    """Yield the estimate, look and legend label (name and dimensions) of each code."""
     for one, name in zip(estimate, names, strict=True):
         text = name
         if name in result.sources and "components" not in name:
@@ -103,14 +103,14 @@ def _fade(axes, result):
 
 
 def _row(axes, pictures, result, activations, names=None):
-    """Pictures (n, C, H, W) side by side, their predicted classes below and names above."""
+    """Draw pictures (n, C, H, W) side by side, with predicted classes below and names above."""
     _, centres = mosaic(axes, pictures[None], len(pictures))
     axes.set_yticks([])
     texts, colours = [], []
     for one in activations:
-        read = None if one is None else int(one.argmax())
-        texts.append("" if one is None else f"{result.classes[read]}: {one[read]:.2f}")
-        colours.append("black" if read in (None, result.capsule) else OTHER)
+        predicted = None if one is None else int(one.argmax())
+        texts.append("" if one is None else f"{result.classes[predicted]}: {one[predicted]:.2f}")
+        colours.append("black" if predicted in (None, result.capsule) else OTHER)
     axes.set_xticks(centres, texts, fontsize=6.5)
     for label, colour in zip(axes.get_xticklabels(), colours, strict=True):
         label.set_color(colour)

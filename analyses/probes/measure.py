@@ -31,27 +31,27 @@ from capsviz.transforms.augment import to_uint8
 from capsviz.transforms.warps import matrix, warp
 
 PENALTIES = np.logspace(-4, 5, 19)  # of ridge regression on standardised vectors
-LABELLINGS = 5  # of the control task, each drawn anew
-TINY = 1e-12  # standard deviation of a constant
-AGAIN = 50  # images of a class that are fitted on and shown once more: tokens of the control task
-T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
-COUPLES = 100  # of images, at most: each takes two reconstructions a step
-LOWEST = {
+LABELLINGS = 5  # random labellings of the control task
+TINY = 1e-12  # standard deviation below which a value is constant
+AGAIN = 50  # fitted images of a class that are shifted again and scored in the control task
+T = torch.linspace(0, 1, 9)  # steps of a path, both ends included
+COUPLES = 100  # pairs of images, at most: each needs two reconstructions a step
+LOWEST = {  # smallest possible value of fields whose largest is 1
     **dict.fromkeys(("r2", "control", "selectivity", "informed"), -np.inf),
     **dict.fromkeys(("disentanglement", "completeness"), 0.0),
-}  # of fields that are 1 at most
+}
 RETURNS = ("its reconstruction", "the image with noise", "another image's reconstruction")
 
 
 class Data(NamedTuple):
-    """X images: the n that are measured, those fitted on, and some of these shifted anew."""
+    """X images: n measured ones, those fitted on, and some of the latter shifted again."""
 
     images: Tensor  # (X, C, H, W), shifted
-    factors: np.ndarray  # (X, M) measures
-    classes: np.ndarray  # (X,) predicted; of an image shown again, its first prediction
+    factors: np.ndarray  # (., M) measures; none for images shifted again
+    classes: np.ndarray  # (X,) predicted classes; if shifted again, the first prediction
     poses: np.ndarray  # (X, E) of that class
-    folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows of their fits
-    again: dict[int, int]  # row shown once more -> the row of that image in the fits
+    folds: list[tuple[np.ndarray, np.ndarray]]  # rows measured, rows fitted on
+    again: dict[int, int]  # row of an image shifted again -> its row among those fitted on
     n: int
     notes: list[str]
 
@@ -67,33 +67,32 @@ def gather(
 ) -> Data:
     """Shift images, measure them, and trace the pose of the predicted class.
 
-    Images in which nothing is drawn are left out.
+    Images without foreground pixels are left out.
     """
     generator = torch.Generator().manual_seed(seed)
     images, notes = images.cpu(), []
     if not on_dark(images.numpy()):
         notes.append(
-            "the images have no dark ground: measures are moments of brightness, not the shape of "
-            "a thing"
+            "the images have no dark background: measures are moments of brightness, not of a shape"
         )
     whole = images if fit_images is None else torch.cat([images, fit_images.cpu()])
     moving = shifted(whole, shift_px, fill, generator)
     factors = np.stack(moments(moving.numpy()), 1)
     drawn = np.isfinite(factors).all(1)
     if not drawn.all():
-        notes.append(f"{int((~drawn).sum())} images in which nothing is drawn are left out")
+        notes.append(f"{int((~drawn).sum())} images without foreground pixels are left out")
     n = int(drawn[: len(images)].sum())
     whole, moving, factors = whole[drawn], moving[drawn], factors[drawn]
     poses, predicted = poses_and_classes(model, moving)
-    read, rows = predicted.numpy(), np.arange(len(predicted))
+    labels, rows = predicted.numpy(), np.arange(len(predicted))
     if fit_images is None:
-        folds = halves(read)
-        notes.append("no training images: fits are on half of the images, in turn")
+        folds = halves(labels)
+        notes.append("no training images: probes are fitted on each half of the images in turn")
     else:
         folds = [(rows[:n], rows[n:])]
     first = [
-        fit[read[fit] == k][:AGAIN] for _, fit in folds for k in np.unique(read[fit])
-    ]  # a label of the control task belongs to an image, however it is shifted
+        fit[labels[fit] == k][:AGAIN] for _, fit in folds for k in np.unique(labels[fit])
+    ]  # in the control task, a shifted image keeps its label
     tokens = np.concatenate(first)
     anew = shifted(whole[tokens], shift_px, fill, generator)
     classes = torch.cat([predicted, predicted[tokens]])
@@ -104,14 +103,14 @@ def gather(
         classes.numpy(),
         poses[torch.arange(len(classes)), classes].double().numpy(),
         folds,
-        dict(zip(range(len(read), len(read) + len(tokens)), tokens.tolist(), strict=True)),
+        dict(zip(range(len(labels), len(labels) + len(tokens)), tokens.tolist(), strict=True)),
         n,
         notes,
     )
 
 
 def shifted(images: Tensor, shift_px: int, fill: Fill, generator: torch.Generator) -> Tensor:
-    """Return images shifted by whole pixels, up to `shift_px` along each axis, at random."""
+    """Return images shifted at random by up to `shift_px` whole pixels along each axis."""
     if shift_px == 0:
         return images
     x, y = torch.randint(-shift_px, shift_px + 1, (2, len(images)), generator=generator).double()
@@ -123,41 +122,41 @@ def shifted(images: Tensor, shift_px: int, fill: Fill, generator: torch.Generato
 
 
 def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter):
-    """Return vectors (X, F) of every kind, by name, the pose first; and notes on missing ones.
+    """Return vectors (X, F) of every kind by name, the pose first, and notes on missing ones.
 
-    Of each kind there is a list: of untrained networks one for each seed, else of one.
-    Pixels are left whole here: their components are of the fits.
+    Each kind is a list: one entry per seed for untrained networks, otherwise one entry. Pixels are
+    not reduced here, because their principal components depend on the images fitted on.
     """
     classes, looked = torch.from_numpy(data.classes), defaultdict(list)
     notes: list[str] = []
     for seed in progress(seeds):
         for what, network in checkpoint.controls(model, seed, data.images, notes=notes):
             looked[f"{name} {what}"].append(features(network, data.images, classes).numpy())
-            del network  # before the next is made
+            del network  # free memory before the next one
     for what, network in baselines.items():
         looked[what].append(features(network, data.images, classes).numpy())
     return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes
 
 
 class Errors(NamedTuple):
-    """Squared errors of M measures of the images of one fold and class."""
+    """Squared errors of M measures, for the images of one fold and class."""
 
-    real: np.ndarray  # (n, M)
-    spread: np.ndarray  # (n, M) of the mean of the class
-    control: np.ndarray  # (a, M) of other images' measures, mean over labellings
-    control_spread: np.ndarray  # (a, M)
+    real: np.ndarray  # (n, M) of the probe
+    spread: np.ndarray  # (n, M) of the class mean as prediction
+    control: np.ndarray  # (a, M) of the probe in the control task, mean over labellings
+    control_spread: np.ndarray  # (a, M) of the mean as prediction in the control task
 
 
-@threadpool_limits.wrap(1, user_api="blas")  # threads that wait for each other spin
+@threadpool_limits.wrap(1, user_api="blas")  # waiting BLAS threads would spin
 def evaluate(
     model, images, *, name, baselines, fit, shift_px, seeds, seed=0, fill="black", progress=iter,
     fit_images=None, fit_labels=None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the fields of `Statistics` but for the data set's name, of images (N, C, H, W).
+    """Return the fields of `Statistics`, except the data set's name, for images (N, C, H, W).
 
-    Baselines are networks without capsules, by name. `seeds` is the number of untrained networks
-    of each preset, and of draws of rotated poses. Without `fit_images` (M, C, H, W) the halves of
-    the images take turns. ValueError where no class is predicted often enough.
+    `baselines` are networks without capsules, by name. `seeds` is the number of untrained networks
+    of each preset, and of random rotations of poses. Without `fit_images` (M, C, H, W), probes are
+    fitted on each half of the images in turn. ValueError if no class is predicted often enough.
     """
     begin = time.perf_counter()
     data = gather(model, images, fit_images, shift_px=shift_px, fill=fill, seed=seed)
@@ -169,8 +168,8 @@ def evaluate(
         )
     draws, of_untrained = range(max(1, seeds)), range(seed, seed + seeds)
     every, notes = kinds(model, name, baselines, data, seeds=of_untrained, progress=progress)
-    kept = min(data.poses.shape[1], *(len(fit) for _, fit, _ in groups))  # components of a fit
-    probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
+    kept = min(data.poses.shape[1], *(len(fit) for _, fit, _ in groups))  # components of pixels
+    probed = [data.classes[test[0]] for test, *_ in groups]  # class of each group
     most = {"pixels": kept}
     tested = [
         [probes(values, data, groups, seed, most.get(source)) for values in some]
@@ -223,7 +222,7 @@ def evaluate(
 
 
 def grouped(data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return rows measured, rows fitted on, rows of the control task, by fold and class."""
+    """Return (rows measured, rows fitted on, rows of the control task) by fold and class."""
     tokens, groups = np.array(list(data.again)), []
     origins = np.array(list(data.again.values()))
     for measured, fitted in data.folds:
@@ -236,9 +235,10 @@ def grouped(data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors, list]:
-    """Return the errors of probes of vectors (X, F), of all groups, and the `dci` of each.
+    """Return the errors of probes of vectors (X, F) in all groups, and the `dci` of each group.
 
-    Every kind of vectors has the same labellings; None, or to how many components they are reduced.
+    Vectors are reduced to `reduced` principal components, if it is not None. The labellings are the
+    same for every kind of vectors.
     """
     from sklearn.decomposition import PCA
 
@@ -256,17 +256,26 @@ def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors
 
 
 def rotations(data, groups, seed: Sequence[int]) -> list:
-    """Return the `dci` of the pose rotated at random, of each group."""
+    """Return the `dci` of randomly rotated poses, for each group."""
     draw = np.random.default_rng(seed)
     return [dci.dci(dci.rotated(data.poses[fit], draw), data.factors[fit]) for _, fit, _ in groups]
 
 
 def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
-    """Fit ridge regressions from vectors of one class to its measures, and to those of others.
+    """Fit ridge regressions from vectors of one class to its measures, and to permuted ones.
 
-    The control task has the penalties of the measures: chosen for itself, they would let nothing be
-    memorised. Vectors (n, F), (m, F) and (a, F) have measures (n, M) and (m, M); `again` is of
-    images of the fit, shown once more, and `of_again` (a,) says of which. `draw` is a generator.
+    The control task has the penalties of the real measures. Penalties chosen for the control task
+    would prevent the probe from memorising anything.
+
+    Parameters
+    ----------
+    test         (n, F) vectors of measured images.
+    fit          (m, F) vectors of images fitted on.
+    again        (a, F) vectors of some of the latter, shifted again.
+    factors      (n, M) measures of `test`.
+    fit_factors  (m, M) measures of `fit`.
+    of_again     (a,) rows of `fit` that `again` comes from.
+    draw         generator of numpy.
     """
     from sklearn.linear_model import Ridge, RidgeCV
 
@@ -277,7 +286,7 @@ def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
     spread = np.where(spread > TINY, spread, 1)
     y, m = (fit_factors - middle) / spread, len(fit)
     ridge = RidgeCV(PENALTIES, alpha_per_target=True).fit(x, y)
-    same = Ridge(np.tile(ridge.alpha_, LABELLINGS))  # the same probe, its penalties too
+    same = Ridge(np.tile(ridge.alpha_, LABELLINGS))  # the same probe with the same penalties
     labels = np.concatenate([y[draw.permutation(m)] for _ in range(LABELLINGS)], 1)
     shape, drawn = (len(again), LABELLINGS, y.shape[1]), labels[of_again]
     off = (same.fit(x, labels).predict(x_again) - drawn) ** 2
@@ -290,7 +299,7 @@ def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
 
 
 def explained(tested: list[Errors], seed: int) -> dict:
-    """Return R2 of the measures, of the control task, and selectivity, from S kinds' errors."""
+    """Return the fields about R2 and selectivity, from the errors of S kinds of vectors."""
     real, spread, control, far = (np.stack(part) for part in zip(*tested, strict=True))
     counts, others = (draw_resamples(one.shape[1], seed=seed) for one in (real, control))
     M = real.shape[2]
@@ -306,9 +315,10 @@ def explained(tested: list[Errors], seed: int) -> dict:
 
 
 def concentrated(codes, classes) -> dict:
-    """Return means of disentanglement and completeness over classes, with Student's intervals.
+    """Return mean disentanglement and completeness over classes, with Student's t intervals.
 
-    Codes (S + 1, G, 2) are of G groups; halves of one class (G,) count once.
+    `codes` (S + 1, G, 2) are of G groups, and `classes` (G,) are their classes. Groups of one class
+    are averaged first.
     """
     fields, classes = {}, np.array(classes)
     parts = np.array(codes).transpose(2, 1, 0)  # (2, G, S + 1)
@@ -326,9 +336,9 @@ def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
-    """Return images along the path of P pairs (P, C, H, W), and the cross-fade of their ends.
+    """Return images along paths between P pairs (P, C, H, W), and cross-fades of the paths' ends.
 
-    Both are (P, T, C, H, W) in [0, 1]; classes (P,), or one for all, say whose poses are joined.
+    Both are (P, T, C, H, W) in [0, 1]. `classes` (P,), or one for all, chooses the poses.
     """
     classes = torch.as_tensor(classes).expand(len(first))
     a, b = (poses_and_classes(model, images)[0] for images in (first, last))
@@ -341,27 +351,27 @@ def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]
 def cycle(model, images: Tensor, *, seed: int) -> dict[str, Any]:
     """Return the fields of `Statistics` about decoding a pose and encoding it again.
 
-    Images of a class that is predicted only once are left out: it has no variance.
+    Images of a class that is predicted only once are left out, because it has no variance.
     """
     generator = torch.Generator().manual_seed(seed)
-    poses, read = poses_and_classes(model, images)
-    several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
-    images, poses, read = images[several], poses[several], read[several]
+    poses, predicted = poses_and_classes(model, images)
+    several = torch.bincount(predicted, minlength=poses.shape[1])[predicted] > 1
+    images, poses, predicted = images[several], poses[several], predicted[several]
     if len(images) < 2:
         return {"notes": ["no two images are predicted as the same class: no cycle"]}
-    drawn = decode(model, poses, read).float().clamp(0, 1)
+    drawn = decode(model, poses, predicted).float().clamp(0, 1)
     noise = torch.randn(images.shape, generator=generator)
     noisy = as_far(images, noise, (drawn - images).flatten(1).norm(dim=1))
-    like = of_like_class(read)
-    own, back = poses[torch.arange(len(read)), read].double(), []
+    like = of_like_class(predicted)
+    own, back = poses[torch.arange(len(predicted)), predicted].double(), []
     for picture in (drawn, noisy):
         after, now = poses_and_classes(model, picture)
-        back.append((after[torch.arange(len(read)), read].double(), now == read))
+        back.append((after[torch.arange(len(predicted)), predicted].double(), now == predicted))
     back.append((back[0][0][like], back[0][1][like]))
-    means = torch.stack([own[read == k].mean(0) if (read == k).any() else own[0] * 0
+    means = torch.stack([own[predicted == k].mean(0) if (predicted == k).any() else own[0] * 0
                          for k in range(poses.shape[1])])  # fmt: skip
     off = np.stack([(after - own).square().sum(1).numpy() for after, _ in back])
-    spread = (own - means[read]).square().sum(1).numpy()
+    spread = (own - means[predicted]).square().sum(1).numpy()
     counts = draw_resamples(len(images), seed=seed)
     same = np.stack([now.numpy() for _, now in back])
     return {
@@ -372,9 +382,10 @@ def cycle(model, images: Tensor, *, seed: int) -> dict[str, Any]:
 
 
 def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
-    """Return images (N, C, H, W) in [0, 1] with noise, each at its distance (N,).
+    """Return images (N, C, H, W) in [0, 1] with noise added, each at its `distance` (N,).
 
-    By bisection, for what leaves [0, 1] is cut off; where no noise is enough, as much as there is.
+    The scale is found by bisection, because values are clipped to [0, 1]. If no scale reaches the
+    distance, the largest one is used.
     """
     low, high = torch.zeros_like(distance), torch.full_like(distance, 1e3)
     for _ in range(40):
@@ -385,10 +396,10 @@ def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
     return (images + high[:, None, None, None] * noise).clamp(0, 1)
 
 
-def couples(read: Tensor, generator: torch.Generator) -> Tensor:
+def couples(predicted: Tensor, generator: torch.Generator) -> Tensor:
     """Return disjoint pairs (P, 2) of images with the same predicted class, at most `COUPLES`."""
-    order = torch.randperm(len(read), generator=generator)
-    parts = [order[read[order] == k] for k in read.unique()]
+    order = torch.randperm(len(predicted), generator=generator)
+    parts = [order[predicted[order] == k] for k in predicted.unique()]
     pairs = torch.cat([part[: len(part) // 2 * 2].view(-1, 2) for part in parts])
     return pairs[torch.randperm(len(pairs), generator=generator)[:COUPLES]]
 
@@ -396,17 +407,18 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
 def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict[str, Any]:
     """Return the fields of `Statistics` about paths between pairs of images.
 
-    They are compared with `real` images (M, C, H, W) of classes (M,), or with the images themselves
-    but for those of the pair.
+    Distances are to `real`: images (M, C, H, W) and their classes (M,). If it is None, distances
+    are to `images`, except those of the pair.
     """
     generator = torch.Generator().manual_seed(seed)
-    _, read = poses_and_classes(model, images)
-    pairs = couples(read, generator)
+    _, predicted = poses_and_classes(model, images)
+    pairs = couples(predicted, generator)
     if len(pairs) < 2:
-        return {"notes": [f"{len(pairs)} couples are predicted as the same class: no paths"]}
-    classes = read[pairs[:, 0]]
+        note = f"no paths: expected 2 or more pairs of one predicted class, got {len(pairs)}"
+        return {"notes": [note]}
+    classes = predicted[pairs[:, 0]]
     kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
-    among, of_real = (images, read) if real is None else real
+    among, of_real = (images, predicted) if real is None else real
     values = []
     for step in progress(range(len(T))):
         row = []
@@ -421,21 +433,21 @@ def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict
             own = lengths.gather(1, classes[:, None])[:, 0]
             row.append(torch.stack([lengths.argmax(1) == classes, own.double(), nearest]))
         values.append(torch.stack(row, 1).numpy())  # (3, 2, P)
-    read, activation, distance = np.stack(values, 2)
+    hits, activation, distance = np.stack(values, 2)
     fields = {
         "t": T.numpy(),
         "couples": len(pairs),
-        "path_predicted": _over(read, True, seed),
-        "path_activation": _over(activation, False, seed),
+        "path_predicted": _mean_over_pairs(hits, True, seed),
+        "path_activation": _mean_over_pairs(activation, False, seed),
     }
-    whole = np.isfinite(distance).all((0, 1))  # a class may have no other image
+    whole = np.isfinite(distance).all((0, 1))  # infinite if a class has no other image
     if whole.sum() >= 2:
-        fields["path_distance"] = _over(distance[..., whole], False, seed)
+        fields["path_distance"] = _mean_over_pairs(distance[..., whole], False, seed)
     return fields
 
 
-def _over(values: np.ndarray, shares: bool, seed: int) -> Estimate:
-    """Means over couples (2, T, P), the cross-fade's less the path's beside them."""
+def _mean_over_pairs(values: np.ndarray, shares: bool, seed: int) -> Estimate:
+    """Return means over pairs of values (2, T, P), with the cross-fade minus the path."""
     steps, counts = range(values.shape[1]), draw_resamples(values.shape[2], seed=seed)
     one = stack([compare_means(values[:, t], counts, shares=shares) for t in steps], 1)
     return Estimate(one.value, one.ci95, values.shape[2], one.difference)

@@ -6,7 +6,7 @@ import torch
 from helpers.fixtures import build_strong
 from torch import nn
 
-from capsviz.analyses.parts import OF, Parts, measure
+from capsviz.analyses.parts import CONTROLS, Parts, measure
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 from capsviz.tracing import trace
@@ -96,7 +96,7 @@ def test_halves_are_those_of_the_partners(labelled, generator):
 
 def test_differences_of_areas_are_to_the_first_score(generator):
     clean, suspect = torch.rand(2, 3, 40, generator=generator).numpy()
-    found = measure.told_apart([clean, clean], [suspect, clean], seed=0)
+    found = measure.aurocs([clean, clean], [suspect, clean], seed=0)
     np.testing.assert_allclose(found.value[:, 1], 0.5)
     np.testing.assert_allclose(found.difference.value, found.value - found.value[0])
     widths = np.ptp(found.difference.ci95, -1)
@@ -122,7 +122,7 @@ def test_pixels_are_measured_without_any_network(labelled):
 def test_what_is_told_beyond_a_control_is_so_by_the_same_images(templates, labelled):
     result = Parts().measure({"one": Templates(templates)}, *labelled, dataset="noise")
     places = {name: result.kinds.index(name) for name in result.kinds}
-    for k, (kind, control) in enumerate(OF.items()):
+    for k, (kind, control) in enumerate(CONTROLS.items()):
         own, whole = (result.auroc.value[:, places[one]] for one in (kind, control))
         np.testing.assert_allclose(result.beyond.value[:, k], own - whole)
     assert result.beyond[0][0].low > 0.3  # halves of two classes against halves of one
@@ -185,7 +185,7 @@ def test_units_without_any_range_do_not_count(generator):
     assert found.n == 29
     strokes = torch.ones(1, 2, 2, dtype=torch.bool)
     maps = torch.tensor([[[1.0, 1], [0, 0]], [[0, 0], [0, 0]], [[1, 1], [0, 0]]])[None]
-    values = measure._measured(maps, strokes, measure.upper_and_lower(strokes))
+    values = measure._masses(maps, strokes, measure.upper_and_lower(strokes))
     assert torch.cat(values).tolist() == pytest.approx([1, 1, 1])
 
 

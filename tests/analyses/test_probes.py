@@ -251,7 +251,7 @@ def test_what_is_not_drawn_is_left_out_and_told():
     images = bars(40)
     images[3] = 0
     whole = measure.gather(Mirror(), images[:16], images[16:], shift_px=0, seed=0)
-    assert whole.n == 15 and "1 images in which nothing is drawn" in whole.notes[0]
+    assert whole.n == 15 and "1 images without foreground pixels" in whole.notes[0]
 
 
 def noise(count, seed):
