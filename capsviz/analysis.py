@@ -304,7 +304,10 @@ class Analysis:
         return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
 
     def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
-        """Return header, rows and caption of the table for `--table`; None: no table."""
+        """Return header, rows and caption of a table that is always written beside the figure.
+
+        Without one (None), `--table` writes a table of all numbers.
+        """
         return None
 
     def in_figure_set(self, n: int, inputs, digit: int) -> int:

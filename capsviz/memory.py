@@ -26,7 +26,7 @@ def _container() -> float:
     try:
         limit, used = (int((CGROUP / f"memory.{k}").read_text()) for k in ("max", "current"))
         lines = (CGROUP / "memory.stat").read_text().splitlines()
-        return limit - used + int(dict(line.split() for line in lines)["inactive_file"])
+        return limit - used + int(dict(line.split() for line in lines).get("inactive_file", 0))
     except (OSError, ValueError):  # no such file, or "max"
         return math.inf
 

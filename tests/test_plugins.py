@@ -39,7 +39,7 @@ def test_a_routing_of_ones_own_is_verified_before_it_is_trained_or_traced(
         partial(fit, recipe, part, part, tmp_path / "run"),
         partial(capsviz.trace, build_tiny(routing="deaf"), tiny_images),
     ):
-        with pytest.raises(ValueError, match="'deaf' is not to be trusted: replaced couplings"):
+        with pytest.raises(ValueError, match="'deaf' is not to be trusted: replacement couplings"):
             use()
     assert not (tmp_path / "run").exists()
 

@@ -48,7 +48,7 @@ def find(name: str | os.PathLike) -> Path:
 
     The string "digits" means the shipped network; a `Path`, or "./digits", is a file or folder. A
     folder must hold one checkpoint or an unfinished run. A run's state is preferred to finished
-    weights beside it if it has more epochs. ValueError if nothing is found.
+    weights beside it if it has more epochs. ValueError if there is none, or several.
     """
     path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name
@@ -273,13 +273,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] 
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors and metadata strings of a safetensors file; ValueError if damaged."""
+    """Return the tensors and metadata strings of a safetensors file; ValueError if it is none."""
     with _opened(path) as file:
         return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """Return the metadata strings of a safetensors file; ValueError if damaged."""
+    """Return the metadata strings of a safetensors file; ValueError if it is none."""
     with _opened(path) as file:
         return file.metadata() or {}
 

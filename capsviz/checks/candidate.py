@@ -163,8 +163,8 @@ class Candidate:
     def pictures(self, kind: str, count: int, *, again: bool = False) -> Tensor:
         """Return the first images (N, C, H, W) of "train_data" or "test_data", unchanged.
 
-        `again` reads them a second time, and calls the function that returns them again if there is
-        one. SkippedError for a tensor or list without such a function: it cannot change.
+        `again` reads them a second time; a function that returned a tensor or a list is called
+        again. SkippedError for a tensor or list without such a function: it cannot change.
         """
         if (given := self._images[kind]) is None:
             flag = f"--{kind.replace('_', '-')}"

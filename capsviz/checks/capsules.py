@@ -297,7 +297,7 @@ class PrimaryCapsules:
 
     @cached_property
     def growth(self) -> float:
-        """Factor by which lengths grow for features that are a hundred times larger still."""
+        """Factor by which lengths grow for features a hundred times as large as for `large`."""
         return self._growth(self.large, self.lengths(1e6))
 
     def squashed_earlier(self) -> bool:

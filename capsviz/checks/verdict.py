@@ -12,7 +12,7 @@ STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 class About(NamedTuple):
     """Description of a check, which does not depend on the network.
 
-    A plug-in's file declares it as `ABOUT`; `texts.toml` has those of functions under `check`.
+    A plug-in's file declares it as `ABOUT`; `texts.toml` has those of functions with `@check`.
     """
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829

@@ -24,7 +24,7 @@ capsviz robustness mnist mnist-attention mnist-resnet --n 1000  # about 18 min
 
 
 @click.command(help=__doc__)
-@options.number("Test images. [default: that of each command]")
+@options.number("Number of test images. [default: that of each command]")
 @writing.as_json
 @writing.figure
 @options.networks

@@ -67,9 +67,9 @@ def of_figure_set(
 ) -> Iterator[tuple[str, NamedTuple]]:
     """Measure each part of an analysis in a figure set; yield the name of the files and the result.
 
-    An analysis that compares networks uses all those `opened`. Without them, it uses the shipped
-    networks without capsules for the same data. `settings` come from `capsviz.results.sets`:
-    numbers of images, the seed, the image that is shown.
+    An analysis that compares networks uses all those `opened`. Without them, it compares `inputs`
+    with the shipped networks without capsules for the same data. `settings` come from
+    `capsviz.results.sets`: numbers of images, the seed, the image that is shown.
     """
     opened = opened or (with_baselines(inputs) if analysis.compares else [inputs])
     picture = None

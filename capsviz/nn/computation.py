@@ -43,7 +43,7 @@ def literal() -> Iterator[None]:
 
 
 def is_literal() -> bool:
-    """Return whether to compute literally: in `literal`, or in a transform of `torch.func`."""
+    """Return whether to compute literally: in `literal`, `torch.func` or forward mode."""
     return _literal.get() or is_transformed()
 
 

@@ -1,6 +1,6 @@
 """Describe a network: output, parameters and multiply-adds of every layer, and its memory.
 
-A copy of the network runs on the "meta" device, without data, so it takes no time or memory.
+A copy of the network runs on the "meta" device, without data, so the pass computes nothing.
 Multiply-adds are those of one forward pass of one image, independent of how products are computed.
 They are counted for convolutions, linear layers, votes and dynamic routing; `not_counted` names
 the rest, such as another routing.

@@ -47,7 +47,7 @@ def trace(
     couplings   couplings for every iteration: an intervention of `capsviz.tracing.interventions`
                 ("uniform", "random", "shuffled" or "matched"), or a tensor (N, I, J) or (I, J).
                 None: the network routes. With "shuffled" and "matched", entry r of the trace comes
-                from a run in which all iterations use the replaced couplings of iteration r.
+                from a run in which all iterations use the couplings that replace those of r.
     iterations  number of routing iterations of that layer. By default its own.
     seed        seed of random couplings.
 

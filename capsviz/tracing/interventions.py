@@ -33,7 +33,7 @@ def coupling_totals(couplings: Tensor) -> Tensor:
     """Return the sum of each child's couplings over parents: (R, N, I, J) -> (I, 1) double.
 
     It is taken from the first iteration, and is exactly 1 for couplings of 1/J. The last iteration
-    is used if all children and images have the same sum there, but not in the first, and its
+    is used if all children and images have one sum there, another than in the first, and its
     couplings are not all 0 or 1.
     """
     first, shares = couplings[0, 0].cpu(), couplings[-1].cpu().double()
@@ -70,7 +70,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
     Parameters
     ----------
     kind       one of `INTERVENTIONS`.
-    own        (R, B, I, J) the network's own. "uniform" and "random" use only the first image's.
+    own        (R, B, I, J) the network's own; "uniform" and "random" use their totals.
     generator  random generator; every image takes the same number of draws.
 
     Returns

@@ -37,7 +37,7 @@ def last_couplings(
 class OwnCouplings:
     """Couplings of the last iteration of N images, indexed by row.
 
-    If they are too large for memory, they are traced again each time. `even` are uniform couplings
+    If they exceed `CHUNK_BYTES`, they are traced again each time. `even` are uniform couplings
     (I, J), `predicted` the predictions (N,).
     """
 

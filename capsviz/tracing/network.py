@@ -87,7 +87,7 @@ class Abilities:
     """Features of a network, as found by `abilities` without running it."""
 
     name: str  # of its card, or of its class
-    has_capsules: bool  # it has `look`; without it, only inputs, config and card are filled in
+    has_capsules: bool  # it has `look`; without it, no part of a trace is known
     parts: frozenset[str] | None = None  # of a trace that it can give; None: not declared
     decodes: bool = False  # it reconstructs images from poses
     grids: tuple[Grid | None, ...] = (None,)  # of the children of each routed layer
@@ -99,7 +99,7 @@ class Abilities:
     replaceable_children: bool = False
     pose_shape: tuple[int, ...] | None = None  # None: a vector
     links: object | None = None
-    routing: str | None = None  # file of the routing of the class capsules; None: not capsviz's
+    routing: str | None = None  # of the class capsules; None: no capsviz layer routes them
     peculiar: Mapping[str, str] = field(default_factory=dict)  # check -> why it deviates
     image_bytes: int = 1
     draw: Callable[[int, int], Tensor] | None = None  # random inputs; None: it takes images
@@ -194,7 +194,7 @@ def inputs_of(model: Any, inputs: Any) -> Tensor:
 
 
 def _routing(model: Any) -> str | None:
-    """Return the name of the routing of the class capsules; None if it is not one of capsviz."""
+    """Return the name of the routing of the class capsules; None if no capsviz layer routes."""
     layers = getattr(model, "layers", None)
     last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
     return getattr(getattr(model, "capsules", None) or last, "routing_name", None)

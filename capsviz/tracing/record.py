@@ -26,7 +26,7 @@ class Trace:
     grid: tuple[int, int, int] | None  # (types, rows, columns) of the children; None: no grid
     pose_shape: tuple[int, ...] | None = None  # of a parent's pose: (E,) or (4, 4); None: unknown
     links: object | None = None  # which children each position sees; None: all
-    children: Tensor | None = None  # (N, I, D); primary capsules if one layer is routed
+    children: Tensor | None = None  # (N, I, D); primary capsules for the first routed layer
     child_activations: Tensor | None = None  # (N, I); by default lengths of children
     votes: Tensor | None = None  # (N, I, J, E)
     logits: Tensor | None = None  # (R, N, I, J)
@@ -88,7 +88,7 @@ PER_ITERATION = (  # their batch axis is the second
 OPTIONAL = ("weights", "evidence", "reconstruction")  # parts that a network need not have
 FINITE = ("last", "activations", "children", "couplings", "poses", "reconstruction")  # checked
 
-# field -> names to request from `look`, any of which is enough
+# field -> names to request from `look`; `parts_from` makes what those that it gives allow
 SOURCES = {
     "children": ("children", "primary"),
     "child_activations": ("child_activations", "children", "primary"),

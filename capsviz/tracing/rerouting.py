@@ -167,7 +167,7 @@ def chunks(
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
     """Yield rows, children (B, I, D), and their activations (B, I) or None, chunk by chunk.
 
-    With `votes`, the votes of a chunk fit into memory.
+    With `votes`, the votes of a chunk fit into `CHUNK_BYTES`.
     """
     like, size = next(model.parameters()), images_at_a_time(model, votes)
     few = None  # images in a chunk

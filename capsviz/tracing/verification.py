@@ -339,7 +339,7 @@ def _sums(traced: dict) -> str | None:
 
 
 def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
-    """Yield a mistake if replaced couplings have no effect, or change the votes."""
+    """Yield a mistake if replacement couplings have no effect, or change the votes."""
     couplings = traced.get("couplings")
     if couplings is None or couplings.shape[3] < 2 or not takes(model.look, "couplings"):
         return
@@ -359,7 +359,7 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     votes = traced.get("votes")
     if votes is not None and "votes" in moved and (off := apart(moved["votes"], votes)):
         yield (
-            f"the votes change by {off:.2g} with replaced couplings: they are already weighted by "
+            f"the votes change by {off:.2g} with replacement couplings: they are already weighted "
             "couplings, or changed in place before they are returned"
         )
     after = moved.get("couplings")
@@ -367,7 +367,7 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
     still = all(torch.equal(moved[name], traced[name]) for name in parts)
     if ignored or (parts and still):
-        yield "replaced couplings are ignored: the network routes as before"
+        yield "replacement couplings are ignored: the network routes as before"
 
 
 def _misplaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:

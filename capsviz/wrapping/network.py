@@ -271,7 +271,9 @@ class Wrapped(Bare):
             output, mode = self.passed(images, taps, changes=chain(*puts.values()))
         for what, changes in puts.items():
             if mode.reached.isdisjoint(one.site for one in changes):
-                raise ValueError(f"{what} were not replaced: this pass did not run that code")
+                raise ValueError(
+                    f"{what} were not replaced: this pass did not run the code that uses them"
+                )
         readings = mode.readings | {p: one.read(heard, output) for p, one in listeners.items()}
         traced = self.joined(readings, count)
         if known.scores is not None:

@@ -455,7 +455,7 @@ def _report_layer(known: Inferred, layer: Layer) -> None:
     if any(turn.normalised and turn.whole is None for turn in layer.rounds):
         known.say(
             "note",
-            "couplings are scaled by a function of themselves; if replaced, they keep that scale",
+            "couplings are scaled by a function of themselves; replacements keep that scale",
         )
     sizes = f"(B, {layer.children}, {layer.parents}, {last.count('E')})"
     known.say("votes", f"{sizes}, weighed by {last.event.name} in {last.event.place}")

@@ -120,15 +120,15 @@ MISTAKES = {
         "lengths are not the norms of the poses, they differ by up to 0",
     ),
     "narrow fields": (Narrow(), "or its receptive fields are wrong: .*outside rows"),
-    "intervention ignored": (Honest(ignores=True), "replaced couplings are ignored"),
-    "intervention overwritten": (Honest(overwrites=True), "replaced couplings are ignored"),
+    "intervention ignored": (Honest(ignores=True), "replacement couplings are ignored"),
+    "intervention overwritten": (Honest(overwrites=True), "replacement couplings are ignored"),
     "votes of something else": (
         after(votes=lambda s: s["votes"].flip(1)),
         "the votes do not give the poses: .* points elsewhere",
     ),
     "votes that are weighed already": (
         after(votes=lambda s: s["couplings"][-1][..., None] * s["votes"], scale=0.1),
-        "the votes change by .* with replaced couplings: they are already weighted",
+        "the votes change by .* with replacement couplings: they are already weighted",
     ),
     "scores of the batch": (Honest(shares=True, scale=0.3), "scores depend on the batch: .* by 0"),
     "a batch of one without its axis": (
@@ -240,5 +240,5 @@ def test_a_network_that_shows_activations_and_no_poses_is_not_told_to_ignore_cou
     assert seen.poses is None and seen.lengths is not None
     ignoring = Honest(after=lambda parts: {**few(parts), "couplings": parts["couplings"].clone()})
     ignoring.changes["ignores"] = True
-    with pytest.raises(ValueError, match="replaced couplings are ignored"):
+    with pytest.raises(ValueError, match="replacement couplings are ignored"):
         capsviz.trace(ignoring, images)

@@ -307,7 +307,7 @@ def _unmasked(candidate: Candidate) -> Judgement | None:
     def passed(signs: Tensor) -> tuple[Tensor, ...]:
         calls = []
 
-        def change(total):  # of the last iteration
+        def change(total):  # only in the last iteration
             calls.append(total)
             last = len(calls) == len(totals)
             return total * embed(signs, "BJ", roles, total.shape) if last else total

@@ -236,7 +236,7 @@ def _with_noise(layer: Capsules, images: Tensor, signs) -> tuple[list[Tensor], l
 
 
 def _centred(tensor: Tensor) -> Tensor:
-    """Return a tensor (B, I, J) less its mean over parents."""
+    """Return a tensor (B, I, J) minus its mean over parents."""
     return tensor - tensor.mean(2, keepdim=True)
 
 

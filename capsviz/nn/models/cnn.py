@@ -31,7 +31,7 @@ class Config:
 
 
 class CNN(PlainClassifier):
-    """Convolutions with ReLU, then fully connected layers with ReLU and dropout."""
+    """Convolutions and fully connected layers with ReLU, dropout, and a linear class layer."""
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, **options):
         super().__init__(Config, image_shape, classes, options)

@@ -217,7 +217,7 @@ def _gradients(
     I, J, E, D = weight.shape
     w, (dmass, dfirst, dsecond) = weight.reshape(I, J * E, D), grads
     du, da = torch.empty_like(u), torch.empty_like(a)
-    dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
+    dw = w.new_empty(I, D, J * E)  # twice as fast with MKL in this shape
     along, dprecision = torch.zeros_like(centre), torch.zeros_like(precision)
     dconstant = torch.zeros_like(constant)
     base = dmass + (centre * dfirst).sum(1)
