@@ -360,7 +360,7 @@ def _not_replaced(model: Any, images: Tensor, traced: dict) -> Iterator[str]:
     if votes is not None and "votes" in moved and (off := apart(moved["votes"], votes)):
         yield (
             f"the votes change by {off:.2g} with replacement couplings: they are already weighted "
-            "couplings, or changed in place before they are returned"
+            "by couplings, or changed in place before they are returned"
         )
     after = moved.get("couplings")
     ignored = after is not None and float((after[-1] - chosen).abs().max()) > allowed([after])
