@@ -97,7 +97,7 @@ class Flow:
         return sum(one.site == event.site for one in self.events[: event.index + 1])
 
     def ancestors(self, index: int, until: int | None = None) -> set[int]:
-        """Return the events that an event depends on, without going beyond the event `until`."""
+        """Return the events that an event depends on, except through the event `until`."""
         reached, left = set(), [index]
         while left:
             for source in self.sources[left.pop()]:
