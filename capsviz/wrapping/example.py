@@ -14,7 +14,7 @@ from torch import Tensor
 
 from capsviz.wrapping.leaves import replaced, tensors
 
-WHOLE = 2**24  # float32 cannot represent all larger integers
+INTEGERS = 2**24  # float32 cannot represent all larger integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,8 @@ class Example:
             )
             raise ValueError("expected inputs as the example, {}, got {}".format(*shapes))
         whole = [one.double() for one in given if not one.is_floating_point()]  # includes booleans
-        if any((one.abs() >= WHOLE).any() for one in whole):
-            raise ValueError(f"expected whole numbers below {WHOLE:,}, as float32 holds them")
+        if any((one.abs() >= INTEGERS).any() for one in whole):
+            raise ValueError(f"expected whole numbers below {INTEGERS:,}, as float32 holds them")
         kind = torch.float64 if self.is_double else torch.float32
         flat = [one.to(kind).reshape(len(one), prod(one.shape[1:])) for one in given]
         return torch.cat(flat, 1).reshape(len(flat[0]), *self.shape)

@@ -70,7 +70,9 @@ def recipe_of(
             f"classes={classes!r} and capsules={capsules!r}"
         )
     if (image_shape is None) == (example is None) or (normalise and example is not None):
-        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
+        raise ValueError(
+            "expected image_shape= or example=, exactly one; normalise= goes with image_shape="
+        )
     if example is not None:
         sample = Example(example)
         if like_of(network).element_size() < 4:

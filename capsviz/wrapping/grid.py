@@ -43,7 +43,7 @@ def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, w
     rows, columns = _ranges_of_sight(capsules, images)
     result = _arranged(rows, columns, images.shape[1:])
     if isinstance(grid, str):
-        if result.grid is not None and (why := _hollow(capsules, result, images)) is not None:
+        if result.grid is not None and (why := _blind_corner(capsules, result, images)) is not None:
             result = NOWHERE._replace(evidence=why)
         return result._replace(evidence=f"{result.evidence}; by impulses of {what}")
     if grid != result.grid:
@@ -87,7 +87,7 @@ def _changed(capsules: Capsules, lines: list[tuple[int, int]], images: Tensor, s
     pictures = base.repeat(1 + len(lines), 1, 1, 1)
     for image, (axis, line) in zip(pictures[1:], lines, strict=True):
         image.narrow(axis, line, 1).copy_(noise.narrow(axis, line, 1))
-    return _moved(capsules, pictures, len(images))
+    return _differ(capsules, pictures, len(images))
 
 
 def _noise(images: Tensor, seed: int) -> Tensor:
@@ -96,7 +96,7 @@ def _noise(images: Tensor, seed: int) -> Tensor:
     return torch.rand((2, *images.shape[1:]), generator=generator).to(images)
 
 
-def _moved(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
+def _differ(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
     """Return whether each capsule differs between the first and each other picture: (P - 1, I)."""
     padding = pictures[:1].expand(-len(pictures) % batch, -1, -1, -1)
     passes = torch.cat((pictures, padding)).split(batch)
@@ -154,7 +154,7 @@ def _arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     return Places(grid, None if same else order, down, across, evidence)
 
 
-def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
+def _blind_corner(capsules: Capsules, result: Places, images: Tensor) -> str | None:
     """Return an error text if some capsules ignore a corner of their patch; None if none do.
 
     This happens if a capsule combines positions from more than one row, for example.
@@ -176,7 +176,7 @@ def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
             picture = base.clone()
             picture[tuple(corner)] = noise[tuple(corner)]
             pictures.append(picture)
-        moved = _moved(capsules, torch.stack(pictures), len(images))
+        moved = _differ(capsules, torch.stack(pictures), len(images))
         moved = moved[:, order.to(moved.device)].unflatten(1, result.grid).any(1)
         blind = [one for k, one in enumerate(blind) if not moved[(k, *one[0])]]
         if not blind:

@@ -114,7 +114,7 @@ _folders: set[Path] = set()  # import folders of all opened files
 
 @contextmanager
 def _importing(file: Path) -> Iterator[None]:
-    """Prepare to run a user's file: set the import path, hide a missing GPU, print to stderr.
+    """Prepare to run a user's file: set the import path, replace a missing GPU, print to stderr.
 
     Imports come from the file's folder; for a package, the folder above comes first. Afterwards the
     folders stay at the end of the path, for imports inside `forward`. Modules that another file
@@ -210,7 +210,7 @@ def _built(
             "network that capsviz.wrap made"
         )
     network = _inner(module)
-    if isinstance(module, Bare):  # `wrap` ran in the function, before the GPU setting was restored
+    if isinstance(module, Bare):  # `wrap` ran in `without_cuda`, which hid a need for a GPU
         images = module.recipe.draw(module.recipe.smallest).to(like_of(network))
         with suppress(ValueError), evaluating(network), torch.no_grad():
             module.recipe = first_pass(network, module.recipe, images)[0]
