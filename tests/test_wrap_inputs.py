@@ -218,7 +218,7 @@ def test_each_of_several_routed_layers_can_be_traced():
     ("options", "said"),
     [
         ({"example": ids(2), "image_shape": (1, 3, 4)}, "expected image_shape= or example="),
-        ({}, "expected image_shape= or example=, one of them"),
+        ({}, "expected image_shape= or example=, exactly one"),
         ({"example": ids(1)[0]}, "a tensor .* expected inputs along its first axis: one graph"),
         ({"example": "a sentence"}, "example= must hold tensors, got str"),
         ({"example": ids(2).float()}, "the network refuses inputs like the example"),

@@ -1,4 +1,4 @@
-"""What a command looks at: one network or several, data that fit them, and images of these."""
+"""Open what a command works on: one or more networks, data that fit them, and images."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,24 +17,24 @@ from capsviz.inputs import usual_class
 from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
 
-NAMED = 3  # classes that a notice names
+NAMED = 3  # number of classes that a notice lists
 NO_DATASET = "--data-option is for a data set: name it by --dataset"
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A network and a split for it."""
+    """A network and a split of a data set for it."""
 
     model: Any  # any network, in evaluation mode, with its card
     dataset: data.Dataset
     source: str  # name or path of the network, as a command takes it
-    notice: str | None = None  # what the user must be told of the choice
-    data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
-    alias: str | None = None  # in place of the card's name: one for all runs of a recipe
+    notice: str | None = None  # warnings about the choice, for the user
+    data_dir: str | Path | None = None  # searched for the data set; None: the usual folders
+    alias: str | None = None  # replaces the card's name, for example for all runs of a recipe
 
     @property
     def name(self) -> str:
-        """The card's name; the run's, if that is unfinished, or if the card has the data's name."""
+        """The card's name, or the run's if it is unfinished or the card has the data set's name."""
         training = self.model.card.get("training") or {}
         if training.get("unfinished") and not self.alias:
             folder = checkpoints.find(self.source).parent.name
@@ -49,32 +49,32 @@ class Inputs:
         return next(self.model.parameters()).device
 
     def load(self, split: str) -> data.Dataset:
-        """Load another split of the data set, with the options that this one was loaded with."""
+        """Load another split of the data set, with the same options."""
         part = data.load(self.dataset.loader, split, self.data_dir, **self.dataset.options)
         return part.in_order(abilities(self.model).class_names)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return n images (N, C, H, W) in [0, 1], or all, and labels (N,), as the split's `sample`.
+        """Return n images (or all), (N, C, H, W) in [0, 1], and labels (N,), by `sample`.
 
-        ValueError for an n that is not there, or images that show several things each.
+        ValueError if n is not available, or if images show several objects each.
         """
         part = self.dataset.sample(n).single()
         return to_float(part.images), part.labels
 
 
 class Picture(NamedTuple):
-    """One image, and what is known of it."""
+    """One image, with its label and name."""
 
     image: Tensor  # (1, C, H, W) in [0, 1]
     label: int | None  # its class, if it is known
     name: str  # for file names and titles
-    doubts: tuple[str, ...] = ()  # what is odd about its file
+    doubts: tuple[str, ...] = ()  # warnings about its file
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there.
+    """Return the device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not available.
 
-    Several GPUs are "cuda:0", "cuda:1" and so on, and "cuda" is the first of them.
+    If there are several GPUs, they are "cuda:0", "cuda:1" and so on; "cuda" is the first.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     known = ["cuda"] if count == 1 else [f"cuda:{number}" for number in range(count)]
@@ -104,13 +104,14 @@ def open_inputs(
 ) -> Inputs:
     """Open the network and the split that a command's options ask for.
 
-    `network` is "FILE.py:FUNCTION", a custom one in place of a checkpoint, with the file of its
-    `weights`. Without a checkpoint, the shipped weights of the data set; without a data set, the
-    one that the checkpoint was trained on, with its options; without both, MNIST, or where that can
-    neither be found nor downloaded, the embedded digits, and a notice that says so. `data_options`
-    are for the data set. Without `capsules` also networks that have none. With `whole` all splits
-    of a user's own data are checked, as by `capsviz data`. If no image of the data set is `shown`,
-    it need not be there: its classes are those of the card.
+    `network` is "FILE.py:FUNCTION", a custom network in place of a checkpoint, and `weights` is its
+    file. Without a checkpoint, the data set's shipped weights are used. Without a data set, the
+    checkpoint's training data set is used, with its options. Without both, the data set is MNIST;
+    if it can neither be found nor downloaded, the embedded digits are used, with a notice.
+
+    `capsules=False` also accepts networks without capsules. `whole` checks all splits of a user's
+    own data, like `capsviz data`. If no image is `shown`, the data set may be missing; its classes
+    then come from the card.
     """
     if weights is not None and network is None:
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
@@ -151,7 +152,7 @@ def open_inputs(
     said = [notice or part.notice, checkpoints.shadowed(checkpoint or ""), check_fit(model, part)]
     about = model.card["dataset"]
     known = about.get("images", {}).get(split) if about["name"] == part.loader else None
-    if known is not None and len(part) and known != part.digest:  # most cards tell of none
+    if known is not None and len(part) and known != part.digest:  # most cards have no digest
         said.append(
             f"these {split} images of {part.name} are not those on the card of {_name(model)}: "
             "some of them may be training images"
@@ -183,8 +184,8 @@ def open_module(
 ) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
     """Return a network that is not wrapped, the test split for it, its name, and a notice.
 
-    For checks of networks that `capsviz.wrap` refuses; `chosen` is as for `open_inputs`. With the
-    `image_shape` of a network that does not declare it, no data set is opened but a named one.
+    This allows checks of networks that `capsviz.wrap` refuses. `chosen` is as for `open_inputs`. If
+    `image_shape` is given, a data set is opened only if it is named.
     """
     if chosen["network"] is None:
         inputs = open_inputs(**chosen, data_options=data_options, capsules=False, shown=False)
@@ -208,7 +209,7 @@ def open_module(
 
 
 def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> data.Dataset:
-    """Return a split in a network's shape (C, H, W), if its data set has several."""
+    """Return a split in a network's image shape (C, H, W), if its data set can be resized."""
     if shape is not None and len(shape) == 3 and part.image_shape != tuple(shape):
         resized: dict = {"image_size": tuple(shape[1:]), "image_channels": shape[0]}
         with suppress(ValueError):  # the data set has one size only
@@ -217,7 +218,7 @@ def _in_shape(part: data.Dataset, shape: tuple | None, data_dir) -> data.Dataset
 
 
 def _without_images(model, split: str, options: Mapping) -> data.Dataset:
-    """Return a split without images, of a card's classes, for a network without its data."""
+    """Return a split without images, with the card's classes, if the data are missing."""
     shape, count = images_and_classes(model)
     classes = abilities(model).class_names or tuple(map(str, range(count)))
     none, name = torch.empty(0, *shape, dtype=torch.uint8), model.card["dataset"]["name"]
@@ -238,7 +239,7 @@ def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: boo
 def open_picture(
     inputs: Inputs, *, digit: int | None = None, index: int = 0, image: str | Path | None = None
 ) -> Picture:
-    """Open a user's file, or the index-th image of a class of the split; None: the usual class."""
+    """Open a user's file, or the index-th image of class `digit` (default: the usual class)."""
     if image is not None:
         frame = pictures.frame(inputs.model)
         kinds = pictures.opening.kinds([image])
@@ -259,9 +260,9 @@ def open_networks(
 ) -> list[Inputs]:
     """Open several networks with the data of the first one, each as `open_inputs` does.
 
-    Without names, the shipped weights of the data set, and its shipped baselines as by
-    `with_baselines`. Custom networks come after those of `names`, the first of `weights` for the
-    first of them. ValueError for a network named twice, or other images or classes.
+    Without names, the data set's shipped weights and their baselines are opened (see
+    `with_baselines`). Custom networks come after those of `names` and take `weights` in order.
+    ValueError for a network named twice, or for different images or classes.
     """
     own = list(zip_longest(network, weights))
     if len(weights) > len(network):
@@ -288,9 +289,10 @@ def open_networks(
 
 
 def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Return names of networks, never that of other, shipped weights: "mine", not "digits".
+    """Return distinct names of networks, which also differ from those of other shipped weights.
 
-    A name that several have is replaced by the run's folder or file, or its path, if not shipped.
+    A duplicate name is replaced by the run's folder or file, or else its path, unless the network
+    is a shipped one. For example, a user's "digits" becomes "mine".
     """
     others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
     apart = [*names, *others]
@@ -305,7 +307,7 @@ def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str
 
 
 def _short(name: str, source: str) -> str:
-    """Return the folder of a run, or the file of a network."""
+    """Return a short name: the folder of a run, or the file of a network."""
     path = Path(source)
     if path.suffix not in (".safetensors", ".py"):
         return path.name or path.resolve().name
@@ -313,14 +315,14 @@ def _short(name: str, source: str) -> str:
 
 
 def _known(source: str) -> str:
-    """Return a network's source; for the file of shipped weights, their name."""
+    """Return a network's source, or the name if it is a file of shipped weights."""
     path = Path(source)
     of_shipped = path.resolve().parent == discovery.folder(checkpoints.SHIPPED).resolve()
     return path.stem if of_shipped and path.suffix == ".safetensors" else source
 
 
 def with_baselines(inputs: Inputs) -> list[Inputs]:
-    """Return a network, and the shipped ones without capsules for the same data and images."""
+    """Return a network and the shipped networks without capsules for the same data and images."""
     networks = [inputs]
     for name in checkpoints.shipped():
         if name.startswith(f"{inputs.dataset.name}-"):
@@ -333,10 +335,10 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
 
 
 def check_fit(model, part: data.Dataset) -> str | None:
-    """Raise ValueError if a network is for other images or classes than those of a split.
+    """Raise ValueError if a network does not fit the images or classes of a split.
 
-    Return the notice for one of another data set whose classes have other names, and a warning for
-    each note of `capsviz.wrap` on a custom network; None: neither.
+    Return a warning for each note of `capsviz.wrap` on a custom network, and a notice if it was
+    trained on another data set with other class names; None if there is neither.
     """
     expected = images_and_classes(model)
     if expected[1] is None:
@@ -366,7 +368,7 @@ def check_fit(model, part: data.Dataset) -> str | None:
 
 
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
-    """Return the shape of the images that a network is for, and the number of their classes."""
+    """Return a network's image shape (C, H, W) and its number of classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
 
 
@@ -379,6 +381,6 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
         return data.DEFAULT, data.load(data.DEFAULT, split, data_dir), None
     except FileNotFoundError as error:
         if data_dir is not None:
-            raise  # a folder that was named by hand is meant
+            raise  # the user chose this folder: do not fall back
         notice = f"using the embedded '{data.FALLBACK}' data instead: {error}"
         return data.FALLBACK, data.load(data.FALLBACK, split), notice

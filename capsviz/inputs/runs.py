@@ -1,6 +1,6 @@
-"""Training runs of one recipe as replicates: which are named, and whether they are of one recipe.
+"""Find training runs that are replicates of one recipe, and check that they are.
 
-A glob names folders of runs, or .safetensors files; other files that it matches are passed over.
+A glob selects folders of runs or .safetensors files; other files that it matches are ignored.
 """
 
 import glob
@@ -19,10 +19,10 @@ from capsviz.training.recipe import terms as recipe_terms
 
 
 def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
-    """Return a command's options with the first of several training runs, and all of these.
+    """Return a command's options with the first of several training runs, and rows of all runs.
 
-    Each of these is a row: of one network it has one run, where networks are compared one of each
-    recipe, and they stand before the others. Raises as `named` and `paired`.
+    A row has one run, or one run of each recipe if the command compares networks. In that case the
+    first row comes before other networks. Raises like `named` and `paired`.
     """
     chosen = dict(chosen)
     patterns = chosen.pop("seeds_of")
@@ -37,10 +37,10 @@ def first_of(chosen: dict) -> tuple[dict, list[tuple[str, ...]]]:
 
 
 def paired(patterns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return rows of training runs that globs match, one of each recipe; none without a glob.
+    """Return rows of training runs that globs match, one run of each recipe; [] without a glob.
 
-    A row is of one seed, of those that all recipes have. Recipes without two common seeds, but with
-    as many runs, are taken in the order of their seeds. Raises as `named`.
+    The runs of a row share a seed. If recipes have fewer than two seeds in common, but equally many
+    runs, runs are paired in the order of their seeds. Raises like `named`.
     """
     recipes: dict[str, list[str]] = {}
     for runs in map(_finished, patterns):
@@ -65,10 +65,10 @@ def _card(run: str) -> dict:
 
 
 def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the runs that are named, those of globs after those named singly.
+    """Return the named runs, followed by those that globs match.
 
-    ValueError for a glob that matches no run, a run that has no weights yet, one named twice, a
-    single run where a glob asks for several, or runs of several recipes.
+    ValueError if a glob matches no run, a run has no weights yet, a run is named twice, a glob
+    gives a single run, or the recipes differ.
     """
     runs = [*map(str, names), *(run for pattern in patterns for run in _finished(pattern))]
     return _checked(runs) if len(runs) > 1 or patterns else runs
@@ -110,7 +110,7 @@ def _finished(pattern: str) -> list[str]:
 
 
 def check(cards: Mapping[str, Mapping]) -> None:
-    """Raise ValueError for cards, by run, of several recipes, with what differs, or of one seed."""
+    """Raise ValueError if cards, by run, differ in their recipe or share a seed."""
     runs = list(cards)
     first, *others = (_terms(run, card) for run, card in cards.items())
     for run, other in zip(runs[1:], others, strict=True):
@@ -137,36 +137,38 @@ def seeds_of(cards) -> list[int]:
 
 
 def recipe_of(run: str, card: Mapping) -> str:
-    """Return the recipe of a run as text, equal for runs of one recipe; raises as `check`."""
+    """Return the recipe of a run as text, equal for runs of one recipe; raises like `check`."""
     return json.dumps(_terms(run, card), sort_keys=True)
 
 
 def _terms(run: str, card: Mapping) -> dict:
-    """Return what must be the same: data set, network and recipe, their tables spelled out.
+    """Return the settings that replicates share: data set, network and recipe, as a flat table.
 
-    A card that is older than a setting has its default. ValueError for a card without a recipe.
+    Settings that an older card lacks get their defaults. ValueError for a card without a recipe.
     """
     if not card.get("recipe") or "training" not in card:
         raise ValueError(f"the card of '{run}' names no recipe: it is not that of a training run")
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
     terms["plug-ins"] = card["model"].get("plugins")
-    with seeded(0):  # no random state outside changes
+    with seeded(0):  # keep the global random state
         model = models.of_config(card["model"]["name"], card["model"]["config"])
     config = json.loads(json.dumps(model.config))
     for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), config):
         for name, value in table.items():
             terms |= value if name == "options" else {name: value}
-    terms["precision"] = card["training"].get("precision", terms.get("precision"))  # of "auto"
+    terms["precision"] = card["training"].get(
+        "precision", terms.get("precision")
+    )  # what "auto" chose
     return {name: value for name, value in terms.items() if name != "seed"}
 
 
 def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
     """Open the networks of all runs with the data of the first one, under one name.
 
-    It is that of the card, or where another network has it, what the folders' names begin with.
+    This is the card's name or, if another network has it, the common start of the folder names.
     """
     folders = os.path.commonprefix([Path(run).name for run in runs])  # noqa: RUF071
-    folders = re.sub(r"\d*$", "", folders).strip("-_.")  # of the seeds 10 and 11 a digit is common
+    folders = re.sub(r"\d*$", "", folders).strip("-_.")  # seeds 10 and 11 share a digit
     plain = first.alias is None and first.name == first.model.card.get("name")
     opened = [replace(first, alias=first.name if plain else folders or first.name)]
     for run in runs[1:]:
@@ -177,7 +179,7 @@ def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
 
 
 def about(recipes: Sequence[Sequence[Inputs]], of_first: Sequence[str]) -> dict:
-    """Return what the record of a result says of its training runs."""
+    """Return the entry on training runs for the record of a result."""
     first, *others = ({
         "recipe": runs[0].name,
         "seeds": seeds_of(one.model.card for one in runs),

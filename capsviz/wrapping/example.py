@@ -1,8 +1,8 @@
-"""Inputs of a network that are no images: any nesting of tensors, as one row of numbers each.
+"""Convert between nested tensors that a network takes and one tensor (N, ...) of inputs.
 
-`capsviz.wrap(network, example=...)` takes a tensor, a tuple or a dict of tensors. Elsewhere inputs
-are one tensor (N, ...), as images are (N, C, H, W): like that of the example, or, if it has several
-tensors, with all their numbers in a row.
+`capsviz.wrap(network, example=...)` takes a tensor, a tuple or a dict of tensors, for networks
+whose inputs are not images. The rest of capsviz uses one tensor (N, ...). It has the shape of the
+example's tensor; several tensors are flattened and concatenated.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,14 @@ from torch import Tensor
 
 from capsviz.wrapping.leaves import replaced, tensors
 
-WHOLE = 2**24  # whole numbers from here on are not all float32 numbers
+INTEGERS = 2**24  # float32 cannot represent all larger integers
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A few inputs of a network, with the images' axis first in every tensor that has one.
+    """A few inputs of a network; the batch axis comes first in every tensor that has one.
 
-    ValueError for an example without tensors or without such an axis, complex or sparse ones, or
-    whole numbers that a float32 cannot hold.
+    ValueError if there are no tensors, the first has no batch axis, or one is complex or sparse.
     """
 
     value: Any
@@ -46,26 +45,27 @@ class Example:
 
     @property
     def parts(self) -> list[Tensor]:
-        """Tensors with an axis of inputs, the same length in all; the others are constants."""
+        """The tensors with a batch axis, of equal length in all; other tensors are constants."""
         every = tensors(self.value)
         count = len(every[0]) if every[0].dim() else 0
         return [one for one in every if one.dim() and len(one) == count] or every[:1]
 
     @property
     def is_double(self) -> bool:
-        """Return whether any of its numbers are float64."""
+        """Whether any of the tensors with a batch axis is float64."""
         return any(one.dtype == torch.float64 for one in self.parts)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one input, as a row of numbers."""
+        """The shape of one input; flat if the example has several tensors."""
         first, *more = (tuple(one.shape[1:]) for one in self.parts)
         return first if not more else (sum(map(prod, (first, *more))),)
 
     def rows(self, value: Any) -> Tensor:
-        """Return inputs, nested as the example, as rows (N, ...) in float32, or float64 if one is.
+        """Convert inputs nested like the example to rows (N, ...), in float32 or float64.
 
-        A tensor of rows is returned as it is. ValueError for inputs that differ from the example.
+        A float tensor that already has this shape is returned unchanged. ValueError if shapes
+        differ from the example, or for integers that float32 cannot represent.
         """
         own = tensors(value)
         if len(own) == 1 and own[0].is_floating_point() and tuple(own[0].shape[1:]) == self.shape:
@@ -77,15 +77,15 @@ class Example:
                 ", ".join(str(tuple(one.shape)) for one in some) for some in (self.parts, own)
             )
             raise ValueError("expected inputs as the example, {}, got {}".format(*shapes))
-        whole = [one.double() for one in given if not one.is_floating_point()]  # truth values, too
-        if any((one.abs() >= WHOLE).any() for one in whole):
-            raise ValueError(f"expected whole numbers below {WHOLE:,}, as float32 holds them")
+        whole = [one.double() for one in given if not one.is_floating_point()]  # includes booleans
+        if any((one.abs() >= INTEGERS).any() for one in whole):
+            raise ValueError(f"expected whole numbers below {INTEGERS:,}, as float32 holds them")
         kind = torch.float64 if self.is_double else torch.float32
         flat = [one.to(kind).reshape(len(one), prod(one.shape[1:])) for one in given]
         return torch.cat(flat, 1).reshape(len(flat[0]), *self.shape)
 
     def nested(self, rows: Tensor) -> Any:
-        """Return rows (N, ...) as the network takes them."""
+        """Convert rows (N, ...) back to tensors nested like the example."""
         pieces = rows.flatten(1).split([prod(one.shape[1:]) for one in self.parts], 1)
         new = {}
         for own, piece in zip(self.parts, pieces, strict=True):
@@ -97,10 +97,10 @@ class Example:
         return replaced(self.value, move | new)
 
     def draw(self, count: int, seed: int = 0) -> Tensor:
-        """Return `count` random inputs like those of the example, as rows.
+        """Draw `count` random inputs like those of the example, as rows.
 
-        Floats lie between the smallest and the largest of their tensor; other numbers are drawn
-        from those that it holds.
+        Floats are uniform between the minimum and maximum of their tensor. Integers and booleans
+        are drawn from the values in their tensor.
         """
         generator = torch.Generator().manual_seed(seed)
         made = []

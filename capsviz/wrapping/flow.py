@@ -1,8 +1,8 @@
-"""The graph of a recorded pass: which event made a tensor, which ones read it, and its axes.
+"""The graph of a recorded pass: which event made a tensor, which events read it, and its axes.
 
-A *port* is one output of one event: (event index, output number). *Roles* are one letter for each
-axis: B image, I child, J parent, E number of a parent's pose, D number of a child's, "." an axis of
-size 1 or of repeated numbers. Several axes may share I, E or D.
+A *port* is one output of one event: (event index, output number). *Roles* give each axis a letter:
+B image, I child, J parent, E component of a parent's pose, D component of a child's pose, "." an
+axis of size 1 or of repeated numbers. Several axes may share I, E or D.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,14 +34,14 @@ PRODUCTS = ("matmul", "einsum", "linear")
 
 
 class Step(NamedTuple):
-    """One event on a path, and the number of the input by which the path enters it."""
+    """One event on a path, and the index of the input through which the path enters it."""
 
     event: Event
     position: int
 
 
 class Flow:
-    """The graph of the events of a recording; those that depend on the images are `derived`."""
+    """The graph of recorded events; `derived` holds those that depend on the images."""
 
     def __init__(self, events: list[Event], inputs: Any):
         self.events = events
@@ -70,7 +70,7 @@ class Flow:
         self._makers, self._aliases = makers, aliases
 
     def port(self, tensor: Tensor) -> Port | None:
-        """Return what made a tensor last; None for weights, constants and images."""
+        """Return the port that made a tensor last; None for weights, constants and images."""
         return self._makers.get(id(tensor)) or self._aliases.get(_alias(tensor))
 
     def from_images(self, event: Event, position: int) -> bool:
@@ -93,11 +93,11 @@ class Flow:
                     yield step
 
     def occurrence(self, event: Event) -> int:
-        """Return how often the site of an event was reached with it, the first time 1."""
+        """Return how often the event's site had run by then, this event included."""
         return sum(one.site == event.site for one in self.events[: event.index + 1])
 
     def ancestors(self, index: int, until: int | None = None) -> set[int]:
-        """Return the events that an event depends on, not by way of the one `until`."""
+        """Return the events that an event depends on, except through the event `until`."""
         reached, left = set(), [index]
         while left:
             for source in self.sources[left.pop()]:
@@ -115,7 +115,7 @@ class Flow:
         return reached - {index}
 
     def base(self, event: Event, position: int) -> Port | int:
-        """Return what made an input, views undone; the tensor's id where no event did."""
+        """Return the port that made an input, before any views; the tensor's id if no event did."""
         tensor, source = event.inputs[position], self.sources[event.index][position]
         while source is not None and is_view(self.events[source[0]]):
             event = self.events[source[0]]
@@ -123,29 +123,28 @@ class Flow:
         return id(tensor) if source is None else source
 
     def maker(self, event: Event, position: int) -> Event | None:
-        """Return the event that made an input, views undone."""
+        """Return the event that made an input, before any views; None if no event did."""
         base = self.base(event, position)
         return self.events[base[0]] if isinstance(base, tuple) else None
 
 
 def is_view(event: Event) -> bool:
-    """Return whether an event only rearranges, repeats or leaves out numbers."""
+    """Return whether an event only rearranges, repeats or drops numbers."""
     by_index = event.name in ("getitem", "index_select") and len(event.inputs) > 1
     return event.name in VIEWS and len(event.inputs) > 0 and not by_index
 
 
 def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[int]]:
-    """Find the axes of `start` that each axis of `end` runs along, by sending labels the same way.
+    """Find the axes of `start` that each axis of `end` comes from.
 
-    `steps`, from `start` to `end`, are views, sums, products, and elementwise functions that may
-    broadcast.
-    The set of an axis is empty where the numbers of `start` were repeated or the axis is new, and
-    has two or more where axes were merged.
+    Index labels take the same path: `steps` are the views, sums, products and elementwise functions
+    (which may broadcast) from `start` to `end`. The set is empty for a new axis or one of repeated
+    numbers. It has several members if axes were merged.
     """
     reached: list[set[int]] = [set() for _ in end.shape]
     steps = list(steps)
     read = [event.inputs[position] for event, position in steps]
-    path = [  # each step with the number of the output that the next one reads
+    path = [  # each step with the index of the output that the next step reads
         (*step, next((k for k, one in enumerate(step.event.outputs) if one is then), 0))
         for step, then in zip(steps, [*read[1:], end], strict=False)
     ]
@@ -166,7 +165,7 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
 
 
 def varying(tensor: Tensor) -> set[int]:
-    """Return the axes along which the numbers of a tensor are not all repeated."""
+    """Return the axes along which a tensor is not constant."""
     return {
         axis
         for axis, size in enumerate(tensor.shape)
@@ -175,12 +174,12 @@ def varying(tensor: Tensor) -> set[int]:
 
 
 def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor:
-    """Return an output of a view, sum or product, with labels in place of one input."""
+    """Repeat a view, sum or product with labels in place of one input; return one output."""
     old = event.inputs[position]
 
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):
         return label
-    others = event.name in ("stack", "cat", *PRODUCTS)  # made to vary along no axis
+    others = event.name in ("stack", "cat", *PRODUCTS)  # replaced by ones, so that only labels vary
 
     def change(leaf):
         if leaf is old:
@@ -197,10 +196,10 @@ def _alias(tensor: Tensor) -> tuple:
 
 
 def arrange(tensor: Tensor, roles: Roles, target: str) -> Tensor:
-    """Arrange axes of these roles as one axis for each letter of `target`, in its order.
+    """Return the tensor with one axis for each letter of `target`, in that order.
 
-    Axes that the target does not name hold repeated numbers: the first is taken. A letter without
-    an axis becomes an axis of size 1.
+    Axes that share a role are merged. Axes whose role is not in `target` hold repeated numbers, so
+    only their first entry is used. A letter without an axis becomes an axis of size 1.
     """
     tensor = tensor.reshape((1,) * (len(roles) - tensor.dim()) + tuple(tensor.shape))
     for axis in reversed(range(len(roles))):
@@ -218,9 +217,9 @@ def arrange(tensor: Tensor, roles: Roles, target: str) -> Tensor:
 
 
 def embed(tensor: Tensor, source: str, roles: Roles, shape: tuple[int, ...]) -> Tensor:
-    """Undo `arrange`: axes in the order of `source` become axes of these roles, others of size 1.
+    """Undo `arrange`: turn axes named by `source` into axes with these roles, others of size 1.
 
-    `shape` says how a letter is split between the axes that share it.
+    `shape` gives the sizes of the axes that share a letter.
     """
     split: list[int] = []
     for letter, size in zip(source, tensor.shape, strict=True):

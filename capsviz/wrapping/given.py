@@ -1,4 +1,4 @@
-"""Check what is given to `wrap`, and read parts that a function, variable or module gives."""
+"""Check the options of `wrap`, and read parts from a user's function, variable or module."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -24,13 +24,13 @@ KINDS: dict[str, tuple[str, Callable]] = {
     "card": ("a mapping or None", lambda value: isinstance(value, Mapping)),
 }
 PART = ("a function, a name or None", lambda v: isinstance(v, str) or callable(v))  # the others
-NEGATIVE = 0.1  # share of the sum of couplings that may be below 0
+NEGATIVE = 0.1  # negative couplings may make up this share of the sum of absolute values
 
 
 def by_hand(**options) -> list:
-    """Return these options of `wrap`; functions among them name themselves in errors.
+    """Check these options of `wrap` and return them; errors in functions name the option.
 
-    ValueError in one line, for a value of another kind.
+    ValueError for a value of the wrong kind.
     """
     for name, value in options.items():
         form, fits = KINDS.get(name, PART)
@@ -59,9 +59,9 @@ def recipe_of(
     network: nn.Module, image_shape, classes, *, capsules=None, example=None, normalise=None,
     call=None, pair=None,
 ) -> Recipe:  # fmt: skip
-    """Return how to run a network, by these options of `wrap`; ValueError if they do not fit.
+    """Return how to run a network, from options of `wrap`; ValueError if they do not fit.
 
-    Images may be (H, W).
+    `image_shape` may also be (H, W).
     """
     count = classes if capsules is None else capsules
     if (classes is None) == (capsules is None) or type(count) is not int or count < 2:
@@ -70,7 +70,9 @@ def recipe_of(
             f"classes={classes!r} and capsules={capsules!r}"
         )
     if (image_shape is None) == (example is None) or (normalise and example is not None):
-        raise ValueError("expected image_shape= or example=, one of them; normalise= is of images")
+        raise ValueError(
+            "expected image_shape= or example=, exactly one; normalise= goes with image_shape="
+        )
     if example is not None:
         sample = Example(example)
         if like_of(network).element_size() < 4:
@@ -84,7 +86,7 @@ def recipe_of(
 
 
 def whole_grid(grid) -> tuple[int, int, int] | str | None:
-    """Return a grid as `wrap` takes it, as a tuple; ValueError for anything else."""
+    """Return the grid option of `wrap`, a sequence as a tuple; ValueError if it is invalid."""
     if grid is None or grid == "probe":
         return grid
     sides = tuple(grid) if isinstance(grid, tuple | list) else ()
@@ -94,7 +96,7 @@ def whole_grid(grid) -> tuple[int, int, int] | str | None:
 
 
 def mean_and_deviation(normalise) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (C, 1, 1) as `normalise=` gives them, or (1, 1, 1)."""
+    """Return mean and standard deviation from `normalise=`, each (C, 1, 1) or (1, 1, 1)."""
     try:
         mean, std = (torch.as_tensor(v).reshape(-1, 1, 1).float().clone() for v in normalise)
         valid = bool((std > 0).all() and std.isfinite().all() and mean.isfinite().all())
@@ -108,17 +110,17 @@ def mean_and_deviation(normalise) -> tuple[Tensor, Tensor]:
     return mean, std
 
 
-Given = tuple[Reader, int, str]  # how a part is read, the length of its second axis, the evidence
+Given = tuple[Reader, int, str]  # its reader, the length of its second axis, the evidence
 
 
 def read_given(
     network: nn.Module, recipe: Recipe, recorded: Recorded, part: str, source: Callable | str,
     children: int | None = None,
 ) -> Given:  # fmt: skip
-    """Return how a part is read by a function of the output, a local variable, or a module.
+    """Return how to read a part from a function of the output, a local variable, or a module.
 
-    The part is "couplings", "votes", "primary" or "poses"; `children` is their number, where that
-    is known. ValueError where the source gives no such part.
+    `part` is "couplings", "votes", "primary" or "poses". `children` is the number of children, if
+    known. ValueError if the source gives no such part.
     """
     if callable(source):
         return _function(recipe, recorded, part, source)
@@ -161,7 +163,7 @@ def _function(recipe: Recipe, recorded: Recorded, part: str, source: Callable) -
 
 
 def _refuse_negative(values: Tensor, what: str) -> None:
-    """Raise ValueError for many couplings below 0: a bias after a softmax gives a few at most."""
+    """Raise ValueError for many negative couplings; a bias after a softmax gives few at most."""
     if float(values.clamp(max=0).sum().abs()) > NEGATIVE * float(values.abs().sum()):
         low, high = float(values.min()), float(values.max())
         raise ValueError(
@@ -193,10 +195,10 @@ def _variable(
 
 
 def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -> Roles:
-    """Return the role of each axis by its length; axes of other lengths are of the `rest`.
+    """Return the role of each axis from its length; axes of other lengths get the role `rest`.
 
-    Children may be several axes, whose lengths make their number. Axes along which couplings are
-    repeated, as for each number of a pose, are not children.
+    Children may span several axes; the product of their lengths is the number of children. Axes of
+    repeated couplings (one copy per pose component, for example) are not children.
     """
     roles = ["." if n == 1 else rest for n in value.shape]
     for role, size in sizes.items():

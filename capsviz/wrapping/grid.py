@@ -1,7 +1,7 @@
 """Find the grid of capsules by changing one row or column of an image at a time.
 
-Capsules that change with the same rows and the same columns share a position. They form a grid if
-the positions are all pairs of some row ranges and some column ranges, with equally many capsules.
+Capsules that depend on the same rows and columns share a position. They form a grid if the
+positions are all pairs of some row ranges and column ranges, with equally many capsules at each.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-CLOSE = 1e-5  # of the largest change: less is rounding
-DRAWS = 4  # pictures of noise at most, as one may leave a capsule at rest
+CLOSE = 1e-5  # share of the largest change; smaller changes count as rounding
+DRAWS = 4  # maximum number of noise images; a single one may not change every capsule
 CAUSES = (
     "as where `view` goes across positions or padding follows the primary convolution: give "
     "grid=(types, rows, columns) in the second case"
@@ -21,11 +21,11 @@ CAUSES = (
 
 
 class Places(NamedTuple):
-    """The grid of capsules, and how to bring capsules into its order."""
+    """The grid of capsules, and how to reorder capsules to match it."""
 
     grid: tuple[int, int, int] | None  # (types, rows, columns)
-    order: Tensor | None  # (I,) number in the network of each capsule of the grid; None: the same
-    rows: list[slice]  # of the image, for each row of the grid
+    order: Tensor | None  # (I,) index in the network of each grid capsule; None: unchanged
+    rows: list[slice]  # image rows for each row of the grid
     columns: list[slice]
     evidence: str
 
@@ -37,14 +37,13 @@ Capsules = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> vectors (B, I, D
 def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, what: str) -> Places:
     """Find the grid, or compare a given one with the image lines that change each capsule.
 
-    As many images are passed at a time as those given, of their shape and type. The grid is (types,
-    rows, columns), or "probe"; `what` is the name of the capsules. ValueError for a given grid that
-    they do not form.
+    `grid` is (types, rows, columns), or "probe". `images` gives only shape, dtype and batch size.
+    `what` names the capsules. ValueError if they do not form the given grid.
     """
     rows, columns = _ranges_of_sight(capsules, images)
     result = _arranged(rows, columns, images.shape[1:])
     if isinstance(grid, str):
-        if result.grid is not None and (why := _hollow(capsules, result, images)) is not None:
+        if result.grid is not None and (why := _blind_corner(capsules, result, images)) is not None:
             result = NOWHERE._replace(evidence=why)
         return result._replace(evidence=f"{result.evidence}; by impulses of {what}")
     if grid != result.grid:
@@ -65,12 +64,12 @@ def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, w
 
 
 def _ranges_of_sight(capsules: Capsules, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return first and last row, then column, that change each capsule: (I, 2), -1 for none."""
+    """Return the first and last row and column that change each capsule: 2 x (I, 2), -1: none."""
     height, width = images.shape[2:]
     lines = [(1, row) for row in range(height)] + [(2, column) for column in range(width)]
     edges = [lines[0], lines[height - 1], lines[height], lines[-1]]
     at_edges = _changed(capsules, edges, images, 0)
-    if at_edges.all():  # each depends on the whole image
+    if at_edges.all():  # each capsule depends on the whole image
         count = len(at_edges[0])
         return torch.tensor([[0, height - 1]] * count), torch.tensor([[0, width - 1]] * count)
     result = _changed(capsules, lines, images, 0)
@@ -83,22 +82,22 @@ def _ranges_of_sight(capsules: Capsules, images: Tensor) -> tuple[Tensor, Tensor
 
 
 def _changed(capsules: Capsules, lines: list[tuple[int, int]], images: Tensor, seed: int) -> Tensor:
-    """Return which capsules change with each line, (axis, number), as truth values (lines, I)."""
+    """Return whether each line, (axis, index), changes each capsule: booleans (lines, I)."""
     base, noise = _noise(images, seed)
     pictures = base.repeat(1 + len(lines), 1, 1, 1)
     for image, (axis, line) in zip(pictures[1:], lines, strict=True):
         image.narrow(axis, line, 1).copy_(noise.narrow(axis, line, 1))
-    return _moved(capsules, pictures, len(images))
+    return _differ(capsules, pictures, len(images))
 
 
 def _noise(images: Tensor, seed: int) -> Tensor:
-    """Return two pictures of noise (2, C, H, W)."""
+    """Return two noise images (2, C, H, W)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand((2, *images.shape[1:]), generator=generator).to(images)
 
 
-def _moved(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
-    """Return whether each capsule changes from the first picture to each other one: (P - 1, I)."""
+def _differ(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
+    """Return whether each capsule differs between the first and each other picture: (P - 1, I)."""
     padding = pictures[:1].expand(-len(pictures) % batch, -1, -1, -1)
     passes = torch.cat((pictures, padding)).split(batch)
     vectors = torch.cat([capsules(part) for part in passes])[: len(pictures)]
@@ -107,7 +106,7 @@ def _moved(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
 
 
 def _range(changed: Tensor) -> Tensor:
-    """Return first and last line (I, 2) of truth values (lines, I)."""
+    """Return the first and last true line (I, 2) of booleans (lines, I); -1 if none is."""
     lines = torch.arange(len(changed), device=changed.device)[:, None]
     first = torch.where(changed, lines, len(changed)).amin(0)
     last = torch.where(changed, lines, -1).amax(0)
@@ -155,10 +154,10 @@ def _arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     return Places(grid, None if same else order, down, across, evidence)
 
 
-def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
-    """Return why the fields of a grid are not patches: a corner that none of its capsules sees.
+def _blind_corner(capsules: Capsules, result: Places, images: Tensor) -> str | None:
+    """Return an error text if some capsules ignore a corner of their patch; None if none do.
 
-    An example is a capsule made of several positions that lie in more than one row.
+    This happens if a capsule combines positions from more than one row, for example.
     """
     assert result.grid is not None
     types, rows, columns = result.grid
@@ -177,7 +176,7 @@ def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
             picture = base.clone()
             picture[tuple(corner)] = noise[tuple(corner)]
             pictures.append(picture)
-        moved = _moved(capsules, torch.stack(pictures), len(images))
+        moved = _differ(capsules, torch.stack(pictures), len(images))
         moved = moved[:, order.to(moved.device)].unflatten(1, result.grid).any(1)
         blind = [one for k, one in enumerate(blind) if not moved[(k, *one[0])]]
         if not blind:
@@ -189,10 +188,10 @@ def _hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
 
 
 def _fields(ranges: Tensor, grid: tuple[int, int, int], axis: int) -> list[slice] | None:
-    """Return what each row (axis 1) or column (2) of a given grid sees, type by type.
+    """Return the image lines that affect each row (axis 1) or column (2) of a given grid.
 
-    One capsule may see more lines than another, as with a wider window, but all of the other's:
-    None where that is not so.
+    Capsules of one row or column may have windows of different widths, but the windows must be
+    nested; otherwise return None.
     """
     result = []
     for own in ranges.reshape(*grid, 2).movedim(axis, 0).flatten(1, 2).tolist():

@@ -1,11 +1,11 @@
-"""Find capsule layers in a recorded pass: softmaxes that weigh votes, iteration after iteration.
+"""Find capsule layers in a recorded pass: softmaxes that weight votes in each routing iteration.
 
-A softmax is followed through views, sums with something as small (a bias) and scalings (by an
-activation) to the first product with something larger: that holds the votes. The axis summed after
-it is the child; the other axis along which couplings differ is the parent.
+Each softmax is followed through views, additions of no larger tensors (a bias) and scalings (by an
+activation) to the first product with a larger tensor, which holds the votes. The axis summed
+afterwards is the child axis. The other axis along which couplings differ is the parent axis.
 
-Every product is written as an einsum. Its *frame* is the axes over which it multiplies number by
-number before it sums. Weights and votes are brought into the frame.
+Every product is written as an einsum. Its *frame* is the set of axes over which it multiplies
+elementwise before it sums. Weights and votes are arranged to have these axes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import torch
-from numpy import broadcast_shapes  # torch's is several times as slow
+from numpy import broadcast_shapes  # several times faster than torch's
 from torch import Tensor
 
 from capsviz.wrapping.flow import (
@@ -47,7 +47,7 @@ class Product:
     ----------
     operands  letters of the axes of each input; an axis of size 1 is broadcast.
     output    letters of the axes of the result.
-    scales    the event only scales the weights, before they weigh votes.
+    scales    whether the event only scales the weights, before they multiply votes.
     """
 
     position: int
@@ -57,14 +57,14 @@ class Product:
 
     @property
     def frame(self) -> str:
-        """Letters of the frame: those of the result, and those that are summed."""
+        """Letters of the frame: the axes of the result, then the summed ones."""
         return self.output + "".join(
             k for k in self.operands[self.position] if k not in self.output
         )
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """Axes of the frame that the event itself sums; () where a sum follows it."""
+        """Axes of the frame that the event itself sums; () if a separate sum follows."""
         return tuple(range(len(self.output), len(self.frame)))
 
     def weights(self, inputs) -> Tensor:
@@ -82,7 +82,7 @@ class Product:
         return arrange(made, tuple(kept), self.frame)
 
     def with_weights(self, function, args, kwargs, weights: Tensor):
-        """Call the event with other weights, given in the frame."""
+        """Call the event with other weights, whose axes are those of the frame."""
         inputs, own = inputs_of(args, kwargs), self.operands[self.position]
         if self.scales:
             new = {id(inputs[self.position]): weights}
@@ -96,7 +96,7 @@ class Product:
 
 
 def product(event: Event, position: int) -> Product | None:
-    """Return how an event multiplies one of its inputs with the others; None if it does not."""
+    """Return how an event multiplies the input at `position` with the others; None if not."""
     sizes = [t.dim() for t in event.inputs]
     letters, dims = string.ascii_letters, max(sizes, default=0)
     if event.name == "mul" and len(sizes) == 2:
@@ -114,7 +114,7 @@ def product(event: Event, position: int) -> Product | None:
 
 
 def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] | None:
-    """Return operands and output of an einsum, its ellipsis written out; None for a diagonal."""
+    """Return operands and output of an einsum, with ellipses expanded; None for a diagonal."""
     text = equation.replace(" ", "")
     left, arrow, output = text.partition("->")
     operands = left.split(",")
@@ -135,7 +135,7 @@ def letters_of(equation: str, sizes: list[int]) -> tuple[tuple[str, ...], str] |
 
 
 def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int) -> Roles | None:
-    """Return the roles of the axes of a frame; None if it is not a capsule layer of this batch."""
+    """Return the roles of the axes of a frame; None if it does not fit a capsule layer."""
     frame = broadcast_shapes(weights.shape, votes.shape)
     images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
     if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):
@@ -151,14 +151,14 @@ def roles_in(weights: Tensor, votes: Tensor, children, batch: int, classes: int)
 
 
 def repeats(tensor: Tensor, axis: int) -> bool:
-    """Return whether the numbers of a tensor are repeated along an axis, but for rounding."""
+    """Return whether a tensor is constant along an axis, up to rounding."""
     return bool(torch.allclose(tensor, tensor.narrow(axis, 0, 1), rtol=1e-6, atol=0))
 
 
 def roles_of_total(
     event: Event, how: Product, views: list[Step], total: Event, roles: Roles
 ) -> Roles | None:
-    """Return the roles of the axes of the sum over children that follows a product."""
+    """Return the roles of the axes of the sum over children; None if an axis mixes roles."""
     if how.summed:
         return roles[: len(how.output)]
     before = []
@@ -174,7 +174,7 @@ def roles_of_total(
 
 
 def roles_before(start: Tensor, path: list[Step], how: Product, roles: Roles) -> Roles | None:
-    """Return the roles of the axes of `start`, followed to the product at the end of a path."""
+    """Return the roles of the axes of `start`, which a path leads to a product; None if mixed."""
     last = path[-1]
     end = last.event.inputs[last.position]
     letters = ["."] * start.dim()
@@ -190,7 +190,7 @@ def roles_before(start: Tensor, path: list[Step], how: Product, roles: Roles) ->
 
 
 def summed_dims(event: Event) -> tuple[int, ...]:
-    """Return the axes that a sum or mean goes over; () where it goes over all."""
+    """Return the axes over which a sum or mean runs; () if it runs over all."""
     axes = event.kwargs.get("dim", event.kwargs.get("axis"))
     if axes is None and len(event.args) > 1:
         axes = event.args[1]
@@ -202,23 +202,25 @@ def summed_dims(event: Event) -> tuple[int, ...]:
 class Round:
     """One routing iteration: weights times votes, summed over children.
 
-    Where couplings are scaled (by an activation) before they weigh votes, the `entry` comes before
-    the product; else both are one event.
+    If couplings are scaled (by an activation) before they multiply votes, `entry` is the first
+    scaling. Otherwise it is the product itself.
     """
 
     event: Event  # the product
     product: Product
-    roles: Roles  # of its frame
+    roles: Roles  # of the axes of the product's frame
     total: Event  # gives the sum over children
     total_roles: Roles
-    entry: Event  # where couplings go in: the product, or the first scaling
+    entry: Event  # reads the couplings: the product, or the first scaling
     entry_product: Product
     entry_roles: Roles  # of the frame of that event
-    softmax: Event | None  # None where couplings come from none, as in the first iteration of EM
-    logits: tuple[Event, int, Roles] | None = None  # the event that reads them, and at which input
-    biased: bool = False  # something was added to the softmax
-    normalised: bool = False  # couplings are scaled by something that is made of them
-    whole: Roles | None = None  # of the softmax's output, where they are then put in
+    softmax: Event | None  # None if there is none, as in EM's first iteration
+    logits: tuple[Event, int, Roles] | None = (
+        None  # the event that reads them, the input, its roles
+    )
+    biased: bool = False  # whether a tensor is added to the softmax
+    normalised: bool = False  # whether the scale depends on the couplings
+    whole: Roles | None = None  # of the softmax's output, if couplings are replaced there
 
     @property
     def scaled(self) -> bool:
@@ -237,12 +239,12 @@ class Round:
 
 
 def size_of(role: str, shape: Sequence[int], roles: Roles) -> int:
-    """Return how many images, children or parents the axes of that role have together."""
+    """Return the product of the sizes of all axes with this role."""
     return prod(n for n, own in zip(shape, roles, strict=True) if own == role)
 
 
 def normalises(event: Event, flow: Flow) -> bool:
-    """Return whether an event gives a softmax: by name, exp of its log, or exp over their sum."""
+    """Return whether an event is a softmax: by name, as exp(log-softmax), or as exp / sum(exp)."""
     if event.name in ("softmax", "gumbel_softmax", "softmin"):
         return True
     if event.name == "exp":
@@ -250,7 +252,7 @@ def normalises(event: Event, flow: Flow) -> bool:
     if event.name != "div" or len(event.inputs) != 2:
         return False
     top, bottom = (flow.maker(event, k) for k in (0, 1))
-    while bottom and bottom.name in SMALLEST and len(bottom.inputs) == 1:  # what keeps it from 0
+    while bottom and bottom.name in SMALLEST and len(bottom.inputs) == 1:  # a guard against 0
         bottom = flow.maker(bottom, 0)
     if not top or not bottom or top.name != "exp" or bottom.name not in SUMS:
         return False
@@ -261,7 +263,7 @@ def normalises(event: Event, flow: Flow) -> bool:
 
 
 def _logarithm(event: Event, flow: Flow) -> Step | None:
-    """Return the logits of the log-softmax that an exp is of; x - logsumexp(x) is one too."""
+    """Return the step that reads the logits of exp(log-softmax) or exp(x - logsumexp(x))."""
     source = flow.sources[event.index][0]
     inner = None if source is None else flow.events[source[0]]
     if inner is not None and inner.name == "log_softmax":
@@ -275,8 +277,8 @@ def _logarithm(event: Event, flow: Flow) -> Step | None:
 
 
 def weighed(flow: Flow, softmax: Event, batch: int, classes: int) -> Round | None:
-    """Return the iteration whose votes a softmax weighs; None for none."""
-    # from each port on: the steps so far, how many of them lie before the entry, biased
+    """Return the routing iteration in which a softmax weights votes; None if there is none."""
+    # for each port: the steps to it, how many of them precede the entry, whether biased
     paths: dict[Port | None, tuple[list[Step], int | None, bool]] = {
         port: ([], None, False) for port in flow.ports(softmax)
     }
@@ -299,7 +301,7 @@ def weighed(flow: Flow, softmax: Event, batch: int, classes: int) -> Round | Non
 
 
 def _passes(event: Event, position: int) -> str | None:
-    """Return how an event passes couplings on: "view", "bias" or "scale"; None if it does not."""
+    """Classify how an event passes couplings on: "view", "bias" or "scale"; None if it does not."""
     if is_view(event):
         return "view"
     own, out = event.inputs[position], event.outputs[0]
@@ -319,7 +321,7 @@ def _round(
     flow: Flow, softmax: Event, path: list[Step], entry: int | None, biased: bool, batch: int,
     classes: int,
 ) -> Round | None:  # fmt: skip
-    """Return the iteration whose product is the last step of a path, if it is one."""
+    """Return the iteration whose product is the last step of a path; None if it is not one."""
     event, position = path[-1]
     how = product(event, position)
     others = [k for k in range(len(event.inputs)) if k != position]
@@ -327,7 +329,7 @@ def _round(
         return None
     weights, votes = how.weights(event.inputs), how.others(event.inputs)
     if any(v == 1 < w for v, w in zip(votes.shape, weights.shape, strict=True)):
-        return None  # something as small as the couplings: it scales them
+        return None  # the other factor is no larger than the couplings: it only scales them
     totals = [(event, [], how.summed)] if how.summed else sums_after(flow, event)
     fits = [
         (total, steps, roles)
@@ -360,7 +362,7 @@ def _round(
     )  # fmt: skip
     whole, shape = roles_before(softmax.outputs[0], path, how, roles), softmax.outputs[0].shape
     if whole is not None and size_of("I", shape, whole) > turn.count("I"):
-        return None  # a part of the children alone
+        return None  # the product covers only some of the children
     if not normalised or whole is None or size_of("J", shape, whole) != turn.count("J"):
         return turn
     return replace(turn, whole=whole)
@@ -369,11 +371,11 @@ def _round(
 def _logits(
     flow: Flow, softmax: Event, path: list[Step], how: Product, roles: Roles
 ) -> tuple[Event, int, Roles] | None:
-    """Return the logits of a softmax, before the first view that keeps their axes apart."""
+    """Return the logits of a softmax, at the first step back whose axes have distinct roles."""
     step = Step(softmax, 0)
     if softmax.name == "exp":
         inner = _logarithm(softmax, flow)
-        if inner is None:  # no softmax: it was named by hand
+        if inner is None:  # not a softmax: the user named this function
             return None
         path, step = [step, *path], inner
     elif softmax.name != "softmax":
@@ -391,9 +393,9 @@ def _logits(
 
 
 def sums_after(flow: Flow, event: Event) -> list[tuple[Event, list[Step], tuple[int, ...]]]:
-    """Return sums after a product: the event, the steps before it, and the axes of the product.
+    """Return sums after a product: the event, the steps to it, and the summed axes of the product.
 
-    Sums that follow each other are one sum, over the axes of all; the longest comes first.
+    Consecutive sums count as one sum over all their axes. The one over most axes comes first.
     """
     found: list[tuple[Event, list[Step], tuple[int, ...]]] = []
     left: list[tuple[Port, list[Step]]] = [((event.index, 0), [])]
@@ -416,30 +418,30 @@ def sums_after(flow: Flow, event: Event) -> list[tuple[Event, list[Step], tuple[
 
 @dataclass
 class Layer:
-    """Routing iterations over the same votes."""
+    """A routed layer: routing iterations over the same votes."""
 
     module: str
     children: int
     parents: int
     rounds: list[Round] = field(default_factory=list)
-    weighing: str = "softmax"  # the function whose result weighs the votes
-    apart: Event | None = None  # a softmax whose couplings differ between the numbers of a pose
-    call: int = 0  # of its place, the first 1, where one line routes several layers
+    weighing: str = "softmax"  # the function whose result multiplies the votes
+    apart: Event | None = None  # a softmax whose couplings differ between pose components
+    call: int = 0  # 1, 2, ... if one line of code routes several layers; else 0
 
     @property
     def place(self) -> str:
-        """Return module, file and line of its softmax."""
+        """Module, file and line of the softmax."""
         softmaxes = [turn.softmax for turn in self.rounds if turn.softmax]
         place = (softmaxes or [self.rounds[-1].event])[-1].place
         return f"{place} ({self.call})" if self.call else place
 
     def leads_to(self, other: Layer, flow: Flow) -> bool:
-        """Return whether the votes of another layer are made of this one's last sum."""
+        """Return whether another layer depends on this one's last sum."""
         return self.rounds[-1].total.index in flow.ancestors(other.rounds[0].total.index)
 
     @property
     def said_apart(self) -> str:
-        """Say which softmax gives each number of a pose couplings of its own."""
+        """The error message for a softmax whose couplings differ between pose components."""
         assert self.apart is not None
         return (
             f"couplings differ between the numbers of a pose in {self.apart.place}: a child has no "
@@ -455,11 +457,11 @@ class Layer:
 
 
 def layers(flow: Flow, batch: int, classes: int, weighing: str = "softmax") -> list[Layer]:
-    """Return all layers in which a softmax weighs votes, in the order of their last product.
+    """Return all layers in which a softmax weights votes, in the order of their last product.
 
-    The axis of length `batch` is that of the images. `classes`, the number of parents, tells their
-    axis where all couplings are equal. `weighing` is the name of another function of torch in place
-    of the softmax, such as "sigmoid".
+    The axis of length `batch` is the image axis. If all couplings are equal, the axis of length
+    `classes` is the parent axis. `weighing` names another torch function in place of the softmax,
+    such as "sigmoid".
     """
     collected: list[Layer] = []
     refused = []
@@ -485,7 +487,7 @@ def layers(flow: Flow, batch: int, classes: int, weighing: str = "softmax") -> l
 
 
 def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
-    """Add an iteration to the layer whose votes it weighs, or begin a new layer."""
+    """Add an iteration to the layer whose votes it uses, or begin a new layer."""
     for layer in collected:
         last = layer.rounds[-1]
         if any(other.event is turn.event for other in layer.rounds):
@@ -495,7 +497,7 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
         if alike and bool(last.product.summed) == bool(turn.product.summed):
             shared = votes_base(flow, last) == votes_base(flow, turn)
             after = last.total.index in flow.ancestors(turn.event.index)
-            # a module of its own for each pass: of the same votes, one after the other
+            # separate modules are one layer if they use the same votes one after the other
             if (shared and (own or after)) or (
                 own and after and not _votes_of(flow, turn, last.total)
             ):
@@ -506,8 +508,9 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
 
 
 def _agrees(flow: Flow, layer: Layer, own: Layer) -> bool:
-    """Return whether a layer is the agreement of another one: poses that are a softmax, of that
-    one's sums, weigh the numbers of its votes.
+    """Return whether a layer is only the agreement step of another one.
+
+    There a softmax of the other layer's sums (as poses) multiplies the same votes.
     """
     first, other = layer.rounds[0], own.rounds[0]
     return (
@@ -518,24 +521,24 @@ def _agrees(flow: Flow, layer: Layer, own: Layer) -> bool:
 
 
 def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
-    """Return whether votes depend on a sum, so that they are those of a later layer."""
+    """Return whether votes depend on the sum `total`, and so belong to a later layer."""
     source = flow.sources[turn.event.index][voting(flow, turn)]
     return source is not None and total.index in {source[0], *flow.ancestors(source[0])}
 
 
 def votes_base(flow: Flow, turn: Round) -> Port | int:
-    """Return what made the votes of an iteration, views undone."""
+    """Return the port (or tensor id) that made the votes of an iteration, before any views."""
     return flow.base(turn.event, voting(flow, turn))
 
 
 def voting(flow: Flow, turn: Round) -> int:
-    """Return which input of a product holds votes, or the children of an einsum that makes them."""
+    """Return the index of a product's input that holds votes, or children that an einsum maps."""
     others = [k for k in range(len(turn.event.inputs)) if k != turn.product.position]
     return next((k for k in others if flow.from_images(turn.event, k)), others[0])
 
 
 def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
-    """Return whether a softmax weighs votes of a layer by numbers that differ along a pose."""
+    """Return whether a softmax weights the layer's votes differently for each pose component."""
     first = layer.rounds[0]
     base = votes_base(flow, first)
     for event, position in flow.steps_from(flow.ports(softmax)):
@@ -548,9 +551,9 @@ def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
 
 
 def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
-    """Add iterations at the same sites whose couplings come from no softmax, as the first of EM.
+    """Add iterations at the same sites without a softmax, such as the first iteration of EM.
 
-    `known` are the products of all layers; it grows.
+    `known` holds the event indices of the products of all layers; new ones are added to it.
     """
     for turn in list(layer.rounds):
         for event in flow.events:
@@ -592,7 +595,7 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
 
 
 def seen(flow: Flow, known: list[Layer], weighing: str = "softmax") -> str:
-    """Say which softmaxes of a pass weigh no votes, and which layers are known."""
+    """Describe the softmaxes that weight no votes, and the known layers, for an error message."""
     places = {turn.softmax.place for one in known for turn in one.rounds if turn.softmax}
     own = [e for e in flow.events if e.name == weighing and e.place not in places]
     others = [f"{e.place} of shape {tuple(e.outputs[0].shape)}" for e in own]
@@ -601,17 +604,17 @@ def seen(flow: Flow, known: list[Layer], weighing: str = "softmax") -> str:
 
 
 class Recorded(NamedTuple):
-    """One recorded pass over B images, its routed layers, and the one that is looked at."""
+    """One recorded pass over B images, its routed layers, and the layer in use."""
 
     images: Tensor  # (B, C, H, W) in [0, 1], before `normalise`
     output: Any
     flow: Flow
-    layers: list[Layer]  # empty where no softmax was looked for
+    layers: list[Layer]  # empty if no softmax was searched for
     layer: Layer | None = None
 
     @property
     def others(self) -> list[Layer]:
-        """The layers but the one that is looked at."""
+        """All layers except the one in use."""
         return [one for one in self.layers if one is not self.layer]
 
 
@@ -624,11 +627,11 @@ class Place(NamedTuple):
 
     @property
     def tensor(self) -> Tensor:
-        """As recorded."""
+        """The recorded tensor."""
         return self.event.outputs[0] if self.position < 0 else self.event.inputs[self.position]
 
     @property
     def made(self) -> str:
-        """Return which event made it or was given it, and where."""
+        """A description of the event that made or read the tensor, and its place in the code."""
         how = "made by" if self.position < 0 else "what is given to"
         return f"{how} {self.event.name} in {self.event.place}"

@@ -39,22 +39,22 @@ def open_network(
 ) -> nn.Module:
     """Return a wrapped network from a function in a file, with its weights, in evaluation mode.
 
-    One that has `look`, as `capsviz.tracing` says, is verified and returned unwrapped.
+    A network with a `look` method (see `capsviz.tracing`) is verified and returned unwrapped.
 
     Parameters
     ----------
-    spec         "FILE.py:FUNCTION". The file is imported with its folder on the path; the function
-                 takes no arguments and returns a module, or what `capsviz.wrap` made of one.
-    weights      a file of tensors by name: safetensors, or what torch reads with weights_only=True.
-    image_shape  (C, H, W), and
-    classes      for a module that is not wrapped: those of its data set.
-    dataset      for the card: name, classes, options of the data set.
-    capsules     False also accepts a network without capsules, where only scores are needed.
-    device       to put it on.
+    spec         "FILE.py:FUNCTION". The file is imported with its folder on the path. The function
+                 takes no arguments and returns a module or the result of `capsviz.wrap`.
+    weights      a file of named tensors: safetensors, or one torch loads with weights_only=True.
+    image_shape  (C, H, W) of the data set, for a module that is not wrapped.
+    classes      the number of classes of the data set, for a module that is not wrapped.
+    dataset      name, classes and options of the data set, for the card.
+    capsules     False also accepts a network without capsules, if only scores are needed.
+    device       the device of the network.
 
     Raises
     ------
-    ValueError  in one line, for a mistake in file, function, weights or network.
+    ValueError  for a mistake in file, function, weights or network.
     """
     source = _located(spec)
 
@@ -62,7 +62,7 @@ def open_network(
         module, card = _built(*source, weights, dataset, device)
         with on_stderr():
             network: Any = _opened(module, card, image_shape, classes, spec, capsules).eval()
-        if weights is None:  # its code brings them: results and decoders of others are not its own
+        if weights is None:  # the code sets them; the hash ties results and decoders to them
             inner = as_written(_inner(module))
             network.card["weights"]["sha256"] = sha256_of_tensors(inner.state_dict().items())
         if isinstance(network, Bare):
@@ -82,7 +82,7 @@ def open_network(
         return network
 
     network: Any = build(weights)
-    network.anew = anew  # for controls that are not trained
+    network.anew = anew  # for controls with an untrained network
     return network
 
 
@@ -93,32 +93,32 @@ def open_module(
     dataset: Mapping | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[nn.Module, dict]:
-    """Return the module of a function in a file, with its weights, not wrapped; and its card.
+    """Return a module from a function in a file, with its weights but not wrapped, and its card.
 
-    ValueError in one line, for a mistake in file, function or weights.
+    ValueError for a mistake in file, function or weights.
     """
     return _built(*_located(spec), weights, dataset, device)
 
 
 def open_function(spec: str, *, arguments: int = 0) -> Callable:
-    """Return a function of a file, "FILE.py:FUNCTION", that takes this many arguments.
+    """Import a function by "FILE.py:FUNCTION"; it must accept this many arguments.
 
-    ValueError in one line, for a mistake in file or function.
+    ValueError for a mistake in file or function.
     """
     _, _, function = _located(spec, arguments)
     return function
 
 
-_folders: set[Path] = set()  # of files that were opened
+_folders: set[Path] = set()  # import folders of all opened files
 
 
 @contextmanager
 def _importing(file: Path) -> Iterator[None]:
-    """Run the code of a file: import from its folder, without a GPU if there is none, quietly.
+    """Prepare to run a user's file: set the import path, replace a missing GPU, print to stderr.
 
-    Of a package the folder above comes first. They stay the last on the path but the working
-    directory, for imports inside `forward`. What another file imported from its own folder, under a
-    name that is also in this one, is not taken for it. A parser of arguments finds none.
+    Imports come from the file's folder; for a package, the folder above comes first. Afterwards the
+    folders stay at the end of the path, for imports inside `forward`. Modules that another file
+    imported under a name that exists here are forgotten. `sys.argv` holds no arguments.
     """
     folders = list(dict.fromkeys((root_of(file), file.parent)))
     inside = [path for folder in folders for path in folder.iterdir()]
@@ -145,9 +145,9 @@ def _importing(file: Path) -> Iterator[None]:
 
 
 def _located(spec: str, arguments: int = 0) -> tuple[Path, str, Callable]:
-    """Return file, name and function of "FILE.py:FUNCTION".
+    """Import "FILE.py:FUNCTION" and return the file, the name and the function.
 
-    ValueError for anything else, or a function that cannot be called with this many arguments.
+    ValueError for another format, or if the function does not accept this many arguments.
     """
     file, colon, name = str(spec).rpartition(":")
     path = Path(file).resolve()
@@ -186,7 +186,7 @@ def _import(path: Path) -> ModuleType:
     try:
         if package:
             importlib.import_module(package)
-        sys.modules[name] = module  # dataclasses and pickles look there
+        sys.modules[name] = module  # dataclasses and pickle look it up there
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
@@ -198,7 +198,7 @@ def _built(
     path: Path, name: str, function: Callable, weights: str | Path | None,
     dataset: Mapping | None, device: torch.device | str,
 ) -> tuple[nn.Module, dict]:  # fmt: skip
-    """Call the function and load the weights; the module, and its card."""
+    """Call the function and load the weights; return the module and its card."""
     with _importing(path):
         try:
             module = function()
@@ -210,7 +210,7 @@ def _built(
             "network that capsviz.wrap made"
         )
     network = _inner(module)
-    if isinstance(module, Bare):  # whether it asks for a GPU was hidden until now
+    if isinstance(module, Bare):  # `wrap` ran in `without_cuda`, which hid a need for a GPU
         images = module.recipe.draw(module.recipe.smallest).to(like_of(network))
         with suppress(ValueError), evaluating(network), torch.no_grad():
             module.recipe = first_pass(network, module.recipe, images)[0]
@@ -228,7 +228,7 @@ def _built(
 
 
 def _keep_order(card: dict, own: Sequence[str] | None) -> None:
-    """Number the classes of a card as a network's `own`; note if none are known and it matters."""
+    """Put the card's classes in the network's order; add a note if the order is only assumed."""
     classes = card["dataset"].get("classes", [])
     if own and set(own) == set(classes):
         card["dataset"]["classes"] = list(own)
@@ -255,7 +255,7 @@ def _inner(module: nn.Module) -> nn.Module:
 def _opened(
     module: Any, card: dict, image_shape, classes: int | None, spec: str, capsules: bool
 ) -> nn.Module:
-    """Wrap the module of a function, if it is neither wrapped nor has `look`, and add the card."""
+    """Wrap the module unless it is wrapped or has `look`, and add the card."""
     offer = (
         f"{spec} has no capsules that capsviz can find, so it cannot be traced; evaluate, sweep "
         "and corrupt work on it"
@@ -303,7 +303,7 @@ def _opened(
 
 
 def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) -> dict:
-    """Return the card of a network that has none."""
+    """Return a card for a custom network."""
     text = " ".join(repr(network).split())
     return {
         "name": f"{path.stem}-{name}",
