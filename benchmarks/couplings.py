@@ -25,7 +25,7 @@ SEEDS = range(10)
 
 
 class Table(NamedTuple):
-    """Random features of which the decisive ones are known."""
+    """Random features; it is known which ones decide."""
 
     rows: Tensor  # (N, I, D): I features of D numbers
     labels: Tensor  # (N,) 0 or 1

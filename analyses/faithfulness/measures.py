@@ -381,7 +381,7 @@ def _controls(routed: Tensor, positions: int, generator: torch.Generator) -> dic
 
 
 def _apart(order: Tensor, parts: Tensor, fields: Tensor) -> Tensor:
-    """Return AUROC (M, 1) of maps (M, P) for positions that see more of the object than the rest.
+    """Return AUROC (M, 1) of maps (M, P) for positions that see mostly the object.
 
     `parts` (2, C, H, W) are the object and the rest; only the middle half of a receptive field
     counts. The result is (M, 0) if no position sees more of one of them.

@@ -54,9 +54,8 @@ def _groups(kind: str, axes, result):
     order = change.value.argsort()
     upright(axes, np.arange(len(order)), change[order], ".", color=COLOURS[0], markersize=3)
     level(axes, result.control_activation_change[kind], GREY)
-    at = np.flatnonzero(
-        order == result.first[kind]
-    )  # not always the lowest here, because it was ranked on other images
+    # not always the lowest here, because it was ranked on other images
+    at = np.flatnonzero(order == result.first[kind])
     control = result.first_activation_change[kind][1:]
     upright(axes, at, control, "D", color=GREY, markerfacecolor="white")
     axes.axhline(0, color="black", linewidth=0.5)

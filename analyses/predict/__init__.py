@@ -29,7 +29,7 @@ class Result(NamedTuple):
     network: str
     score: str  # kind of `lengths`: "length", "activation" or "probability"
     length_limit: float | None  # a picture is unlike if its predicted class scores below this
-    reasons: list[list[str]]  # (P,) limits that it exceeds: "length", "distance"
+    reasons: list[list[str]]  # (P,) limits that it crosses: "length", "distance"
     pieces: list[int | None]  # (P,) separate pieces of strokes; None if they were not counted
     of: int | None = None  # number of pictures predicted; None: P
 

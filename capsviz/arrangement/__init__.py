@@ -135,7 +135,7 @@ def room(axes) -> float:
 def _rows(panels: Mapping[str, Any], width: float) -> list[list[tuple[str, float]]]:
     """Return rows of (name, share of the width): as few as possible, filled evenly."""
     wanted = {name: one.narrow for name, one in panels.items()}
-    if width >= WIDE:  # as many inches as on a full page, but at most half of a smaller one
+    if width >= WIDE:  # as many inches as on a full page, up to half of this one, but no less
         wanted = {
             name: max(one.share, min(one.share * FULL / width, 1 / 2))
             for name, one in panels.items()

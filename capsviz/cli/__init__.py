@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import math
 import os
+import re
 import sys
 from copy import copy
 from pathlib import Path
@@ -28,6 +29,7 @@ GROUPS = {  # sections of the help, each in the order of use
     "Train": ("data", "train", "primary-train", "curves", "reproduce"),
     "Your own network": ("check", "describe", "new"),
 }  # fmt: skip
+OUT_OF_MEMORY = re.compile("out of memory|allocate memory|enough memory")  # PyTorch's words
 OTHERS = "More"  # section of plug-ins, and of commands without a group
 
 
@@ -52,7 +54,7 @@ def errors():
         line = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, ValueError) and not isinstance(error, FloatingPointError):
             raise RequestError(line) from error
-        if isinstance(error, RuntimeError) and "memory" not in line:  # PyTorch's MemoryError
+        if isinstance(error, RuntimeError) and not OUT_OF_MEMORY.search(line):
             raise
         if isinstance(error, OSError) and error.strerror and error.filename:
             line = f"{error.filename}: {error.strerror}"

@@ -1,4 +1,4 @@
-"""Command-line options that commands share. Importing this module imports click alone."""
+"""Command-line options that commands share. Importing this module imports only click."""
 
 import functools
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """Write the output of a command: options and files of a figure, and lines on the terminal.
 
-Importing this module imports click alone.
+Importing this module imports only click.
 """
 
 import shlex
@@ -79,7 +79,7 @@ panel = click.option(
     "--panel",
     multiple=True,
     metavar="NAME|list",
-    help="Draw only this panel; may be given several times. `list` prints the names.",
+    help="Draw only this panel, or several in the order given. `list` prints the names.",
 )
 panels = stack(
     panel,

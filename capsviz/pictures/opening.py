@@ -214,8 +214,8 @@ def load(path, longest: int | None = None, *, alike: bool = False, top: float = 
              choose background and scale by the picture.
     top      largest value of grey pictures of more than 8 bits; 0: see `alike`.
 
-    ValueError for files that are not pictures, too few or too many pixels, and values below 0 or
-    above `top`; TypeError for arrays.
+    ValueError for files that are not pictures, too few or too many pixels, signed values (below
+    -1 % of the largest) and values above `top`; TypeError for arrays.
     """
     if not (isinstance(path, str | os.PathLike) or hasattr(path, "read")):
         raise TypeError(f"expected the path of a picture file, got {type(path).__name__}")

@@ -66,8 +66,8 @@ def joint_limits(scores: Mapping[str, np.ndarray], share: float = SHARE) -> dict
     ordered = np.sort(values, axis=1)
     ranks = np.stack([np.searchsorted(o, v) for o, v in zip(ordered, values, strict=True)])
     highest = np.sort(ranks.max(0))
-    limit = highest[max(0, len(highest) - 1 - int(share * len(highest)))]
-    return {name: float(o[limit]) for name, o in zip(scores, ordered, strict=True)}
+    rank = highest[max(0, len(highest) - 1 - int(share * len(highest)))]
+    return {name: float(o[rank]) for name, o in zip(scores, ordered, strict=True)}
 
 
 def auroc(clean: np.ndarray, suspect: np.ndarray) -> np.ndarray:

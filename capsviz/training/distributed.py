@@ -147,7 +147,7 @@ def has_unused_weights(model: nn.Module) -> bool:
 
 
 def _lost_connection(error: Exception) -> bool:
-    """Return whether an error of PyTorch's distributed package means that a process ended."""
+    """Return whether an error of PyTorch's distributed package means that another one ended."""
     text = str(error).lower()
     return isinstance(error, torch.distributed.DistError) or any(
         words in text for words in ("connection closed", "connection reset", "broken pipe")
