@@ -317,10 +317,6 @@ class Analysis:
     def check(self, **options) -> None:
         """Raise a one-line ValueError for invalid options, before anything is opened."""
 
-    def checkpoint(self, **options) -> str | None:
-        """Return the checkpoint that the options name, or the folder of its run; None: none."""
-        return None
-
     def left_out(self, inputs) -> str:
         """Return why a figure set of these inputs omits the analysis; "" if it does not."""
         return ""

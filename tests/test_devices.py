@@ -11,7 +11,6 @@ from capsviz.data import load
 from capsviz.inputs.opening import choose_device
 from capsviz.nn import models
 from capsviz.tracing.outputs import features
-from capsviz.tracing.rerouting import child_gradients
 from capsviz.training.evaluate import evaluate
 from capsviz.training.thresholds import thresholds
 
@@ -47,7 +46,6 @@ def test_the_stand_in_refuses_float64_as_such_a_device_does():
         (wrapped, lambda net: capsviz.trace(net, IMAGES).couplings),
         (capsnet, lambda net: features(net, IMAGES, LABELS)),
         (cnn, lambda net: features(net, IMAGES, LABELS)),
-        (capsnet, lambda net: child_gradients(net, IMAGES, LABELS)[0]),
         (capsnet, lambda net: evaluate(net, load("digits", "test").first(40)).margin_loss),
         (capsnet, lambda net: list(thresholds(net, load("digits", "validation")).values())[:2]),
     ],

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import MaxNLocator
 
 from capsviz.analysis import Panel
 from capsviz.results import COLOURS
@@ -207,56 +206,6 @@ def _folded(name: str) -> str:
     return name if len(name) < 19 else textwrap.fill(name, max(14, len(name) // 2 + 5))
 
 
-def _active(axes, result):
-    """Draw largest activation of capsules by epoch (dashed: dead; bands: 5 to 95, 25 to 75 %)."""
-    _band(axes, result.epochs, result.largest, COLOURS[0])
-    axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
-    axes.set(ylim=(0, 1.05 * max(1, result.largest.max())), ylabel="largest activation")
-    counts = f"{result.dead[-1]} of {result.children} dead at the end, {result.dead.max()} at most"
-    axes.set_title(counts, fontsize=6.5)
-
-
-def _gradient(axes, result):
-    """Draw gradient of capsules by epoch (dashed: starved; bands: 5 to 95, 25 to 75 %)."""
-    _band(axes, result.epochs, result.gradient, COLOURS[1])
-    axes.axhline(result.starved_share, color=GREY, linestyle="--", linewidth=0.8)
-    floor = max(result.gradient[result.gradient > 0].min(initial=1.0), 1e-9)
-    axes.set(yscale="log", ylim=(min(floor, result.starved_share) / 2, 1.5))
-    axes.set_ylabel("gradient / largest capsule's")
-    last = result.starved[-1]
-    few = f"{int(last.value)} [{last.low:.0f}, {last.high:.0f}]"
-    axes.set_title(f"{few} of {result.children} starved at the end", fontsize=6.5)
-
-
-def _variance(axes, result):
-    """Draw what decides the variance of preferences, by epoch, with 95 % intervals over images."""
-    T, shares = result.epochs, np.nan_to_num(result.shares.value)
-    groups = np.stack([shares[:, :4].sum(1), shares[:, 4:6].sum(1), shares[:, 6]])
-    names = ("always the same", "with the class", "between images of a class")
-    looks = zip(groups, (SHADES[1], SHADES[5], SHADES[6]), "osD", names, strict=True)
-    for row, colour, marker, name in looks:
-        axes.plot(T, row, f"{marker}-", color=colour, label=name)
-    axes.fill_between(T, *np.nan_to_num(result.shares.ci95[:, 6].T), color=SHADES[6], alpha=0.3)
-    axes.set(ylim=(0, 1), ylabel="variance of preferences")
-    percent(axes.yaxis)
-    axes.set_title("what decides the tree", fontsize=6.5)
-    _by_epoch(axes)
-
-
-def _by_epoch(axes):
-    axes.set_xlabel("epoch (0: as the run began)")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-
-
-def _band(axes, epochs, quantiles, colour):
-    """Draw the median and two bands of quantiles (T, 5)."""
-    for low, high, alpha in ((0, 4, 0.15), (1, 3, 0.3)):
-        axes.fill_between(epochs, quantiles[:, low], quantiles[:, high], color=colour, alpha=alpha,
-                          linewidth=0)  # fmt: skip
-    axes.plot(epochs, quantiles[:, 2], "o-", color=colour)
-    _by_epoch(axes)
-
-
 PANELS = {
     f"{name}-{s + 1}": Panel(
         partial(draw, s), tall, *shares, shown=lambda result, s=s: s < len(result.images)
@@ -291,9 +240,4 @@ MANY = {
     "shifted": Panel(
         _shifted, partial(_tall, "controls"), figure="shifted", shown="correlation", marks="bars"
     ),
-}  # fmt: skip
-EPOCHS = {
-    "activation": Panel(_active, 1.8, 1 / 3),
-    "gradient": Panel(_gradient, 1.8, 1 / 3),
-    "variance": Panel(_variance, 1.8, 1 / 3),
 }  # fmt: skip

@@ -155,11 +155,6 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         analysis.check(**own)
         if len(seeds) > 1:
             _require_statistic(analysis)
-        if (checkpoint := analysis.checkpoint(**own)) is not None:
-            others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
-            if others:
-                raise ValueError(f"the options name a network already: drop {', '.join(others)}")
-            named = {**named, "checkpoint": checkpoint}
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
         writing.prepare(name, figure)

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from capsviz.nn.functional import lengths
-from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
 from capsviz.tracing.forward import fit_at_a_time, images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.needs import require
-from capsviz.tracing.network import abilities, check_layer, evaluating, inference, inputs_of
+from capsviz.tracing.network import abilities, check_layer, inference, inputs_of
 from capsviz.tracing.record import require_finite_parts
 from capsviz.tracing.verification import verify_once
 
@@ -181,28 +179,3 @@ def chunks(
             for own, its in zip(parts, each, strict=True):
                 yield slice(start, start + len(own)), own, its
                 start += len(own)
-
-
-def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the squared norms (N, I) of the training loss's gradient for each child's vector.
-
-    They are computed image by image, in evaluation mode. Also returned: the largest activation of
-    each child (I,) over images, and whether each image (N,) is classified correctly.
-    """
-    squares, largest, right = [], [], []
-    with evaluating(model):
-        for rows, primary, active in chunks(model, images):
-            activations = lengths(primary) if active is None else active
-            largest.append(activations.amax(0).cpu())
-            with torch.inference_mode(False), torch.enable_grad():
-                u = primary.clone().requires_grad_()
-                gates = None if active is None else active.clone()
-                batch = images[rows].to(u)
-                truth = labels[rows].to(u.device)
-                parents = model.capsules.couple(u, gates)
-                output = Output(parents.activations, parents.poses, u)
-                loss = model.objective(output, batch, truth).loss * len(batch)
-                (slope,) = torch.autograd.grad(loss, u)
-            squares.append(slope.detach().square().sum(2).cpu().double())
-            right.append((parents.activations.argmax(1) == truth).cpu())
-    return torch.cat(squares), torch.stack(largest).amax(0), torch.cat(right)

@@ -1,19 +1,16 @@
 """Parse trees: where variance lies, favourites, frozen couplings, shifts, deaths by epoch."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from helpers import command_line
 from helpers import noise_images as noise
 from helpers.figure_checks import assert_fits
-from helpers.fixtures import build_self_routing, build_tiny, empty_page
+from helpers.fixtures import build_self_routing, build_tiny
 from helpers.plain_capsnet import Closed, Foreign
 from matplotlib.text import Text
 from torch.nn.functional import one_hot
 
-from capsviz import checkpoint, results
+from capsviz import results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import measure
 from capsviz.analyses.parse_tree.measure import COMPONENTS
@@ -22,10 +19,8 @@ from capsviz.inputs.opening import Picture
 from capsviz.nn import models
 from capsviz.nn.computation import seeded
 from capsviz.nn.functional import squash
-from capsviz.nn.models import Output
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
 from capsviz.tracing.record import NotFiniteError
-from capsviz.tracing.rerouting import child_gradients
 
 CLASSES = noise.CLASSES
 GRID = (2, 3, 2)
@@ -351,55 +346,3 @@ def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
     assert "No untrained network" in text and "No frozen couplings" in text
     for one in (result, of_two(model, images[:2])):
         assert_fits(results.draw("parse_tree", one, "single"))
-
-
-def test_gradients_are_those_of_each_image_alone_and_deaths_those_of_the_largest(images, labels):
-    model = build_tiny()
-    with torch.no_grad():
-        model.capsules.weight[4] = 0  # what it says reaches nobody
-        model.primary.convolution.weight[4:] *= 1e-4  # the second type is dead
-        model.primary.convolution.bias[4:] = 0
-    squares, largest, _ = child_gradients(model, images, labels)
-    u = model.encode(images[:1])[0].detach().requires_grad_()
-    said = model.capsules.couple(u)
-    output = Output(said.activations, said.poses, u)
-    model.objective(output, images[:1], labels[:1]).loss.backward()
-    np.testing.assert_allclose(squares[0], u.grad[0].square().sum(1), rtol=1e-3)
-    result = parse_tree.follow([(0, model)], images, labels, run="x", dataset="noise")
-    assert result.dead.tolist() == [6] and (largest[6:] < 1e-3).all()
-    assert squares[:, 4].max() == 0 and result.starved.value[0] >= 1
-    assert result.starved.low[0] <= result.starved.value[0] <= result.starved.high[0]
-
-
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory):
-    """A run of two epochs on the digits with the weights of each."""
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    words = [
-        "train", "--dataset", "digits", "--types", 2, "--channels", 8, "--epochs", 2, "--option",
-        "hidden=[8]", "--save-every", 1, "--output", folder, "--limit", 200,
-    ]  # fmt: skip
-    command_line.fine(command_line.run(*words))
-    return folder
-
-
-def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
-    words = ["parse-tree", "--run", run_folder, "--n", 60, "--format", "png", "--json"]
-    words += ["--output", tmp_path]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "draw", empty_page)  # the file's result is drawn below
-        done = command_line.run(*words)
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert result["epochs"] == [0, 1, 2] and result["children"] == 72
-    (path,) = tmp_path.glob("parse-tree-*epochs-small*.json")
-    again, _ = results.read_result(path)
-    assert "epoch 2" in parse_tree.Epochs().verdict(again)
-    assert_fits(results.draw("parse_tree", again, "single"))
-    networks = dict(
-        parse_tree.opened(parse_tree.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu")
-    )
-    first, last = networks[0], networks[2]
-    again = checkpoint.untrained_like(last, last.card["recipe"]["seed"])
-    assert torch.equal(first.capsules.weight, again.capsules.weight)
-    assert not torch.equal(first.capsules.weight, last.capsules.weight)
