@@ -73,9 +73,10 @@ class Reconstruct(Analysis):
         images, labels = images.cpu(), labels.cpu()
 
         def look(rows):
-            """Return predicted and true class (B, 2), their activations, and (B, 3, C, H, W) images.
+            """Return both classes (B, 2), their activations (B, 2), and images (B, 3, C, H, W).
 
-            The images are the input and its reconstruction from each of the two classes.
+            The classes are the predicted and the true one. The images are the input and its
+            reconstruction from each class.
             """
             batch = images[rows].float()
             traced = trace(network, batch, keep=("poses", "lengths"))
@@ -102,9 +103,7 @@ class Reconstruct(Analysis):
         means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
         ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
         mean, interval = mean_interval(errors[:, 0])
-        ends, interval = (
-            np.maximum(one, 0) for one in (ends, interval)
-        )  # with few images it can start below 0
+        ends, interval = (np.maximum(one, 0) for one in (ends, interval))  # few images: below 0
         return Result(
             examples=shown[: len(order)],
             example_labels=true[order],
