@@ -8,16 +8,16 @@ from matplotlib.colors import to_rgb
 from capsviz.analysis import Panel
 from capsviz.results.panels import album, numbered, room
 
-FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
+FIRST, SECOND = "#0072B2", "#E69F00"  # dark and light in greyscale; their sum is nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
 WRONG, CONTROL = "#882255", "#D55E00"
 ROWS = ("input", "digits", "recon-\nstructed", "wrong\npair *")
-NAMES, LINE = 0.5, 0.12  # inches: names of rows, a line of text
-CELL, SMALLEST = 0.6, 0.44  # inches of a picture, at most and at least
+NAMES, LINE = 0.5, 0.12  # inches: row names, a line of text
+CELL, SMALLEST = 0.6, 0.44  # inches: largest and smallest picture
 
 
 def _some(wrong: bool, result) -> list[int]:
-    """Return the numbers of the examples, or of the misclassified images."""
+    """Return the indices of the misclassified images if `wrong`, else of the other examples."""
     right = len(result.inputs) - result.failures
     return list(range(right, len(result.inputs)) if wrong else range(right))
 
@@ -61,7 +61,7 @@ def _tall(wrong: bool, result, width: float) -> float:
 
 
 def overlay(pairs: np.ndarray) -> np.ndarray:
-    """Pairs (P, 2, C, H, W) uint8 as images (P, 3, H, W) uint8, a colour each, added."""
+    """Return pairs (P, 2, C, H, W) uint8 overlaid in two colours, (P, 3, H, W) uint8."""
     colours = np.array([to_rgb(FIRST), to_rgb(SECOND)])
     added = np.einsum("pkhw,kc->pchw", pairs.mean(2), colours)
     return np.minimum(added, 255).round().astype(np.uint8)
