@@ -72,7 +72,7 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
 
-        def look(rows):
+        def decode_both(rows):
             """Return both classes (B, 2), their activations (B, 2), and images (B, 3, C, H, W).
 
             The classes are the predicted and the true one. The images are the input and its
@@ -87,7 +87,7 @@ class Reconstruct(Analysis):
 
         found = []
         for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
-            pair, activations, pictures = look(rows)
+            pair, activations, pictures = decode_both(rows)
             batch, *decoded = pictures.unbind(1)
             losses = torch.stack([reconstruction_loss(batch, one) for one in decoded], 1)
             found.append((pair[:, 0], activations, losses.double()))
@@ -96,7 +96,7 @@ class Reconstruct(Analysis):
         order, true = torch.cat(firsts).numpy(), labels.numpy()
         places = np.flatnonzero(predicted != true)
         places = places[np.argsort(-lengths[places, 0], kind="stable")[:failures]]
-        shown = to_uint8(look(np.concatenate([order, places]))[2])
+        shown = to_uint8(decode_both(np.concatenate([order, places]))[2])
         counts = np.bincount(true, minlength=len(classes))
         numbers = np.flatnonzero(counts >= 2)
         by_class = [mean_interval(errors[true == k]) for k in numbers]

@@ -102,7 +102,7 @@ def frames(result, size):
 def _moving(figure, result):
     """Draw a frame; return its moving parts: pictures, bars, strip and title."""
     J, angles, shown = len(result.classes), result.angles_deg, {"input": result.inputs}
-    turned = 0 if are_short(result.classes) else 90
+    rotation = 0 if are_short(result.classes) else 90
     if result.reconstructions is not None:
         shown["reconstruction"] = result.reconstructions
     cells = figure.subplot_mosaic([[*shown, "scores"], ["strip"] * (len(shown) + 1)])
@@ -114,7 +114,7 @@ def _moving(figure, result):
     axes = cells["scores"]
     axes.set(ylim=(0, 1.0), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
     axes.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
-    axes.set_xticks(range(J), result.classes, rotation=turned)
+    axes.set_xticks(range(J), result.classes, rotation=rotation)
     bars = axes.bar(range(J), np.zeros(J), color=OTHER, animated=True)
     axes = cells["strip"]
     half = ((angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1) / 2

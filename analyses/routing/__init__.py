@@ -10,10 +10,10 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
 from capsviz.statistics.words import number, sentence, shown, strongest
 
-NEAR_UNIFORM = 0.9  # close to uniform: at least this share of parents is effective
-CHOOSING = 0.5  # selective: less than this share of parents is effective
-SUM = 0.01  # largest deviation from 1 of the mean sum of a capsule's couplings
-LITTLE = 0.01  # the verdict tests if more predictions than this share change
+NEAR_UNIFORM = 0.9  # at least this share of parents is effective
+SELECTIVE = 0.5  # less than this share of parents is effective
+SUM_TOLERANCE = 0.01  # largest deviation from 1 of the mean sum of a capsule's couplings
+FEW_CHANGED = 0.01  # the verdict tests if more predictions than this share change
 MOST = 6  # iterations to try; the network's own number if that is larger
 NO_MAP = "There are no maps, because these capsules do not lie on a grid of several positions"
 
@@ -272,8 +272,8 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         M, R = len(result.accuracy), len(result.entropy_nats)
-        claim = f"iterations change more than {number(LITTLE, '.0%')} of the predictions"
-        text = shown(result.changed.low[R - 1] > LITTLE, claim)
+        claim = f"iterations change more than {number(FEW_CHANGED, '.0%')} of the predictions"
+        text = shown(result.changed.low[R - 1] > FEW_CHANGED, claim)
         if R == 1:
             what = "pass" if M == 1 else "iteration, with uniform couplings"
             text = f"The network routes in one {what}."
@@ -296,9 +296,9 @@ def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
 
     It depends on the mean number of effective parents.
     """
-    many, few, parents = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%"), couplings.shape[-1]
+    many, few, parents = number(NEAR_UNIFORM, ".0%"), number(SELECTIVE, ".0%"), couplings.shape[-1]
     near, total = effective >= NEAR_UNIFORM * parents, float(couplings.sum(-1).mean())
-    if near and abs(total - 1) > SUM:
+    if near and abs(total - 1) > SUM_TOLERANCE:
         return (
             f"Couplings of a capsule sum to {total:.3g} over parents on average, not to 1, and all "
             "parents get about the same."
@@ -310,6 +310,6 @@ def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
             f"Couplings are close to uniform ({many} of all parents or more are effective), which "
             "does not say that they have little effect: see `capsviz transplant`."
         )
-    if effective >= CHOOSING * parents:
+    if effective >= SELECTIVE * parents:
         return f"Couplings favour some parents ({few} to {many} of all are effective)."
     return f"Couplings select few parents (fewer than {few} of all are effective)."

@@ -297,23 +297,23 @@ def _dead(axes, result):
 
 def _by_class(types: bool, axes, result):
     """Draw mean couplings of the images of each true class, of all capsules or of each type."""
-    even, every = 1 / len(result.classes), [result.coupling.value]
+    uniform, every = 1 / len(result.classes), [result.coupling.value]
     if result.type_coupling is not None:
         each = zip(result.type_coupling.value, result.true_classes, strict=True)
         every.append(np.stack([of_type[:, k] for of_type, k in each]))  # to the true class
-    scale = maps.coupling_scale(np.concatenate([values.ravel() for values in every]), even)
+    scale = maps.coupling_scale(np.concatenate([values.ravel() for values in every]), uniform)
     image = axes.imshow(every[types], cmap=COUPLING, norm=scale, aspect="auto")
     axes.set_ylabel("true class")
     maps.class_ticks(axes.yaxis, [result.classes[k] for k in result.true_classes])
     if types:
         axes.set(xlabel="capsule type", title="each type to the true class")
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        maps.coupling_bar(image, axes, even)
+        maps.coupling_bar(image, axes, uniform)
     else:
         axes.set(xlabel="parent class", title="all capsules")
         maps.class_ticks(axes.xaxis, result.classes)
         if result.type_coupling is None:
-            maps.coupling_bar(image, axes, even)
+            maps.coupling_bar(image, axes, uniform)
 
 
 def _tall_couplings(result, width: float) -> float:

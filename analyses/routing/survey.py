@@ -44,11 +44,11 @@ def survey(
             _result(model, few[:1], most)
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
-    kept: list[Tensor] = []  # activations (M + K, b, J) of each chunk
+    activations_of_chunks: list[Tensor] = []  # activations (M + K, b, J) of each chunk
     means: defaultdict[str, RunningMean] = defaultdict(RunningMean)
     of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all types
 
-    def look(rows):  # a function, so that each chunk's votes are freed before the next
+    def measure_chunk(rows):  # a function, so that each chunk's votes are freed before the next
         batch, true = images[rows], labels[rows]
         count = M if prefix else R
         traced = trace(model, batch, keep=("child_activations", *INSIDE), iterations=count)
@@ -69,7 +69,7 @@ def survey(
                 means[name].add(values[:, :R].numpy())
                 means[f"control_{name}"].add(values[:, R:].numpy())
         means["child_activation"].add(traced.require("child_activations").numpy())
-        kept.append(torch.cat([activations, replaced.activations]))
+        activations_of_chunks.append(torch.cat([activations, replaced.activations]))
         types = by_type(own[-1], traced.grid)
         for k in true.unique():
             each, together = of_class[int(k)]
@@ -78,12 +78,12 @@ def survey(
             together.add(own_types.double().mean(1).numpy())
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
-        look(rows)
+        measure_chunk(rows)
     fields = {name: estimate(one, share="polarisation" in name) for name, one in means.items()}
     types, together = zip(*of_class.values(), strict=True)
     return {
         **fields,
-        **_outcomes(torch.cat(kept, 1).movedim(1, 0), labels),
+        **_outcomes(torch.cat(activations_of_chunks, 1).movedim(1, 0), labels),
         "control_sd": fields["control_coupling_sd"],
         "controls": list(INTERVENTIONS),
         "true_classes": np.array(list(of_class)),

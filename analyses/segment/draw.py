@@ -16,21 +16,21 @@ NAMES, LINE = 0.5, 0.12  # inches: row names, a line of text
 CELL, SMALLEST = 0.6, 0.44  # inches: largest and smallest picture
 
 
-def _some(wrong: bool, result) -> list[int]:
+def _shown_indices(wrong: bool, result) -> list[int]:
     """Return the indices of the misclassified images if `wrong`, else of the other examples."""
     right = len(result.inputs) - result.failures
     return list(range(right, len(result.inputs)) if wrong else range(right))
 
 
 def _columns(wrong: bool, result, width: float) -> int:
-    return min(max(1, int((width - NAMES) / SMALLEST)), len(_some(wrong, result)))
+    return min(max(1, int((width - NAMES) / SMALLEST)), len(_shown_indices(wrong, result)))
 
 
 def _pictures(wrong: bool, axes, result):
     """Draw two digits in one image, and the reconstructions from the two longest capsules. *: a
     wrong pair, whose second class is neither label nor prediction.
     """
-    some, columns = _some(wrong, result), _columns(wrong, result, room(axes))
+    some, columns = _shown_indices(wrong, result), _columns(wrong, result, room(axes))
     grey = result.inputs[some].mean(1, keepdims=True).round().astype(np.uint8)
     grey = np.repeat(grey, 3, 1)
     pairs = (result.parts, result.drawn, result.wrong_pair)
@@ -55,7 +55,7 @@ def _pictures(wrong: bool, axes, result):
 
 
 def _tall(wrong: bool, result, width: float) -> float:
-    columns, count = _columns(wrong, result, width), len(_some(wrong, result))
+    columns, count = _columns(wrong, result, width), len(_shown_indices(wrong, result))
     cell = min(CELL, (width - NAMES) / columns) * result.inputs.shape[2] / result.inputs.shape[3]
     return -(-count // columns) * (len(ROWS) * cell + 6 * LINE) + 2.5 * LINE
 
