@@ -10,18 +10,21 @@ from capsviz.statistics.intervals import mean_interval
 
 
 class Result(NamedTuple):
-    """Examples P, confident failures F, errors of N images; K classes have 2 images or more."""
+    """Hold P examples, F confident failures, and the SSE of N images by class.
 
-    examples: np.ndarray  # (P, 3, C, H, W) uint8: input, from the predicted, from the true class
+    K is the number of classes with at least 2 images.
+    """
+
+    examples: np.ndarray  # (P, 3, C, H, W) uint8: input, decoded from predicted, from true class
     example_labels: np.ndarray  # (P,) true class
     example_predicted: np.ndarray  # (P,) class of the longest capsule
-    failures: np.ndarray  # (F, 3, C, H, W) uint8, as examples; the longest wrong capsule first
+    failures: np.ndarray  # (F, 3, C, H, W) uint8, like examples; longest wrong capsule first
     failure_labels: np.ndarray  # (F,)
     failure_predicted: np.ndarray  # (F,)
-    failure_lengths: np.ndarray  # (F, 2) of the predicted and of the true class's capsule
-    failure_places: np.ndarray  # (F,) which of the N images
-    numbers: np.ndarray  # (K,) of the classes of the errors below
-    counts: np.ndarray  # (K,) images of each
+    failure_lengths: np.ndarray  # (F, 2) length of the predicted, and of the true class's capsule
+    failure_places: np.ndarray  # (F,) index among the N images
+    numbers: np.ndarray  # (K,) indices of the classes below
+    counts: np.ndarray  # (K,) images of each of these classes
     sse_predicted: Estimate  # (K,) mean SSE, decoded from the predicted class; Student's t
     sse_true: Estimate  # (K,) mean SSE, decoded from the true class
     mean_sse: Estimate  # () over all N images, decoded from the predicted class
@@ -29,7 +32,7 @@ class Result(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
-    score: str = "capsule length"  # or "activation": what `failure_lengths` are
+    score: str = "capsule length"  # or "activation": the quantity in `failure_lengths`
 
     axes = {"sse_predicted": ("numbers",), "sse_true": ("numbers",)}
     formats = dict.fromkeys(("sse_predicted", "sse_true", "mean_sse"), ".2f")
@@ -69,8 +72,12 @@ class Reconstruct(Analysis):
         require_decoder(network)
         images, labels = images.cpu(), labels.cpu()
 
-        def look(rows):
-            """Both classes (B, 2), their activations, and images with what they decode to."""
+        def decode_both(rows):
+            """Return both classes (B, 2), their activations (B, 2), and images (B, 3, C, H, W).
+
+            The classes are the predicted and the true one. The images are the input and its
+            reconstruction from each class.
+            """
             batch = images[rows].float()
             traced = trace(network, batch, keep=("poses", "lengths"))
             poses, activations = traced.require("poses")[-1], traced.require("lengths")
@@ -80,7 +87,7 @@ class Reconstruct(Analysis):
 
         found = []
         for rows in progress(torch.arange(len(images)).split(CHUNK_IMAGES)):
-            pair, activations, pictures = look(rows)
+            pair, activations, pictures = decode_both(rows)
             batch, *decoded = pictures.unbind(1)
             losses = torch.stack([reconstruction_loss(batch, one) for one in decoded], 1)
             found.append((pair[:, 0], activations, losses.double()))
@@ -89,14 +96,14 @@ class Reconstruct(Analysis):
         order, true = torch.cat(firsts).numpy(), labels.numpy()
         places = np.flatnonzero(predicted != true)
         places = places[np.argsort(-lengths[places, 0], kind="stable")[:failures]]
-        shown = to_uint8(look(np.concatenate([order, places]))[2])
+        shown = to_uint8(decode_both(np.concatenate([order, places]))[2])
         counts = np.bincount(true, minlength=len(classes))
         numbers = np.flatnonzero(counts >= 2)
         by_class = [mean_interval(errors[true == k]) for k in numbers]
         means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
         ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
         mean, interval = mean_interval(errors[:, 0])
-        ends, interval = (np.maximum(one, 0) for one in (ends, interval))  # few may begin below
+        ends, interval = (np.maximum(one, 0) for one in (ends, interval))  # few images: below 0
         return Result(
             examples=shown[: len(order)],
             example_labels=true[order],

@@ -9,12 +9,12 @@ from capsviz.results.panels import album, room, wrapped
 
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"
-LETTER, LINE, NAMES = 0.06, 0.12, 0.75  # inches: a letter, a line of text, the names of the rows
-CELL = 0.5  # inches of a picture, at most
+LETTER, LINE, NAMES = 0.06, 0.12, 0.75  # inches: a letter, a text line, the row names
+CELL = 0.5  # inches: largest size of a picture
 
 
 def _layout(kind: str, result, width: float) -> tuple[list[str], int, int, float]:
-    """Return names of examples or failures, their columns and rotation, and inches of height."""
+    """Return the names above the pictures, columns, name rotation, and panel height in inches."""
     truth, winner = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
     names = [
         result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
@@ -55,7 +55,7 @@ def _tall(kind: str, result, width: float) -> float:
 
 
 def rotation_of(names, inches) -> int:
-    """Return the rotation of names, in degrees, with which each fits into so many inches."""
+    """Return 0 degrees if every name fits into so many inches, else 90."""
     return 90 if LETTER * _longest(names) > inches else 0
 
 

@@ -12,10 +12,10 @@ Step = Annotated[float, "Step between angles, degrees."]
 
 
 class Result(NamedTuple):
-    """One image at A angles."""
+    """Hold the predictions for one image at A angles."""
 
     angles_deg: np.ndarray  # (A,) counter-clockwise
-    lengths: np.ndarray  # (A, J), or activations, as `score` says
+    lengths: np.ndarray  # (A, J) score of each class; `score` names the quantity
     predicted: np.ndarray  # (A,) class of the longest capsule
     inputs: np.ndarray  # (A, C, H, W) uint8
     reconstructions: np.ndarray | None  # (A, C, H, W) uint8, from the winning capsule
@@ -23,7 +23,7 @@ class Result(NamedTuple):
     classes: list[str]
     label: int | None  # true class, if it is known
     score: str = "capsule length"  # or "activation", or "probability" without capsules
-    fill: str = "black"  # of `transforms.Fill`
+    fill: str = "black"  # outside the rotated image: see `transforms.Fill`
 
 
 class Rotate(Analysis):
@@ -38,7 +38,10 @@ class Rotate(Analysis):
         fps: Annotated[float, Range(1, 50), "Frames per second of the GIF."] = 15,
         fill: Fill = "black",
     ) -> Result:  # fmt: skip
-        """Rotate one image (1, C, H, W); networks without a decoder have no reconstructions."""
+        """Rotate one image (1, C, H, W) and classify it at every angle.
+
+        Reconstructions and SSE are None if the network has no decoder.
+        """
         import torch
 
         from capsviz.nn.functional import predict, reconstruction_loss
@@ -79,13 +82,13 @@ class Rotate(Analysis):
 
 
 def changes(result: Result) -> list[tuple[float, str]]:
-    """Return (angle, class) of the first angle and of each one where the prediction changes."""
+    """Return (angle, class) at the first angle and at each angle where the prediction changes."""
     starts = [0, *np.flatnonzero(np.diff(result.predicted)) + 1]
     return [(float(result.angles_deg[i]), result.classes[result.predicted[i]]) for i in starts]
 
 
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):
-    """Write the GIF of a result, `size` pixels wide, of at most 180 frames."""
+    """Write a result as a GIF, `size` pixels wide, with at most 180 frames."""
     from capsviz.analyses.rotate.draw import frames
     from capsviz.results import animate
 

@@ -1,4 +1,4 @@
-"""Panels of `rotate`: film strip, curves, and the frames of the animation."""
+"""Panels of `rotate`: film strip, score curves, and the frames of the animation."""
 
 import numpy as np
 from matplotlib import rcParams
@@ -14,15 +14,15 @@ from capsviz.results.maps import are_short
 from capsviz.results.panels import beside, mosaic, picture, room, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
-CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
-DASHES = ("-", "--", ":", "-.")  # where there are more classes than colours
-FRAMES = 180  # of an animation, at most
+CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: smallest and largest picture, row names
+DASHES = ("-", "--", ":", "-.")  # the next style is used when all colours are
+FRAMES = 180  # in an animation, at most
 PLURAL = {"probability": "probabilities"}
 TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
 def _layout(result, width: float) -> tuple[np.ndarray, float]:
-    """Return the angles that have a picture, and inches of one."""
+    """Return the indices of the angles that are shown, and the width of a picture in inches."""
     angles = result.angles_deg
     columns = min(STRIP, int((width - NAMES) / CELL), len(angles))
     picked = np.unique(np.linspace(0, len(angles) - 1, columns).round().astype(int))
@@ -78,8 +78,8 @@ def _scores(axes, result) -> list:
 def frames(result, size):
     """Yield RGB frames (h, size, 3) uint8: input, reconstruction, scores, and a strip that grows.
 
-    One for each angle, or where that would be more than `FRAMES`, for every k-th. The background is
-    drawn once and only what moves is drawn again.
+    Each angle has a frame; if there are more than `FRAMES` angles, only every k-th has. The
+    background is drawn once, and only the moving parts are redrawn.
     """
     result = printable(result)
     with style():
@@ -91,7 +91,7 @@ def frames(result, size):
         moving = figure.findobj(lambda one: one.get_animated())
         whole = np.isclose((result.angles_deg[-1] - result.angles_deg[0]) % 360, 0)
         count = len(result.angles_deg) - (1 if whole and len(result.angles_deg) > 1 else 0)
-        for i in range(0, count, -(-count // FRAMES)):  # a full turn's last angle is its first
+        for i in range(0, count, -(-count // FRAMES)):  # 360° repeats 0°
             canvas.restore_region(background)
             _move(parts, result, i)
             for artist in moving:
@@ -100,9 +100,9 @@ def frames(result, size):
 
 
 def _moving(figure, result):
-    """Draw a frame, and return what moves: pictures, bars, strip and title."""
+    """Draw a frame; return its moving parts: pictures, bars, strip and title."""
     J, angles, shown = len(result.classes), result.angles_deg, {"input": result.inputs}
-    turned = 0 if are_short(result.classes) else 90
+    rotation = 0 if are_short(result.classes) else 90
     if result.reconstructions is not None:
         shown["reconstruction"] = result.reconstructions
     cells = figure.subplot_mosaic([[*shown, "scores"], ["strip"] * (len(shown) + 1)])
@@ -114,7 +114,7 @@ def _moving(figure, result):
     axes = cells["scores"]
     axes.set(ylim=(0, 1.0), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
     axes.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
-    axes.set_xticks(range(J), result.classes, rotation=turned)
+    axes.set_xticks(range(J), result.classes, rotation=rotation)
     bars = axes.bar(range(J), np.zeros(J), color=OTHER, animated=True)
     axes = cells["strip"]
     half = ((angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1) / 2
@@ -136,7 +136,7 @@ def _moving(figure, result):
 
 
 def _move(parts, result, i: int):
-    """Set everything to angle i."""
+    """Update the moving parts to angle number i."""
     pictures, bars, strip, title = parts
     for drawing, images in pictures:
         drawing.set_data(picture(images[i]))
@@ -151,7 +151,7 @@ def _move(parts, result, i: int):
 
 
 def _degrees(axes):
-    """Let the angles fill the horizontal axis, at ticks that divide a turn."""
+    """Fit the horizontal axis to the angles, with ticks at multiples such as 30 or 45 degrees."""
     axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 1.5, 3, 4.5, 9, 10]))
 

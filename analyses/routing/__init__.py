@@ -10,27 +10,28 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean, within_one
 from capsviz.statistics.words import number, sentence, shown, strongest
 
-NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
-CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
-SUM = 0.01  # that mean couplings of a capsule may differ from 1, and be called uniform
-LITTLE = 0.01  # of the predictions changed
-MOST = 6  # iterations that are tried, or the network's own if there are more
+NEAR_UNIFORM = 0.9  # at least this share of parents is effective
+SELECTIVE = 0.5  # less than this share of parents is effective
+SUM_TOLERANCE = 0.01  # largest deviation from 1 of the mean sum of a capsule's couplings
+FEW_CHANGED = 0.01  # the verdict tests if more predictions than this share change
+MOST = 6  # iterations to try; the network's own number if that is larger
 NO_MAP = "There are no maps, because these capsules do not lie on a grid of several positions"
 
 
 class Result(NamedTuple):
-    """One image, R iterations; `uniform` is the same network with uniform couplings.
+    """Hold the routing of one image over R iterations.
 
-    These are 1/J for most routings (`capsviz.tracing.interventions`).
+    Fields `uniform_…` are of the same network with uniform couplings, which are 1/J for most
+    routings (`capsviz.tracing.interventions`).
     """
 
-    couplings: np.ndarray  # (R, types, J) mean over a type's positions; without a grid (R, I, J)
+    couplings: np.ndarray  # (R, types, J) mean over positions; (R, I, J) without a grid
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
     agreement: np.ndarray  # (R, J) cosine of votes and pose, weighted by coupling
-    maps: np.ndarray | None  # (J, rows, columns) evidence, last iteration; None: no positions
-    map_sums: np.ndarray  # (J,) s_j · v̂_j, or what else the evidence adds up to
-    input_norms: np.ndarray  # (J,) |s_j|, of s_j = Σ_i c_ij û_ij without any bias
-    activations: np.ndarray  # (J,) of the classes, as their lengths
+    maps: np.ndarray | None  # (J, rows, columns) evidence, last iteration; None without a grid
+    map_sums: np.ndarray  # (J,) sum of the evidence: s_j · v̂_j, or as `quantity` says
+    input_norms: np.ndarray  # (J,) |s_j| with s_j = Σ_i c_ij û_ij, without a bias
+    activations: np.ndarray  # (J,) activation of each class, e.g. its capsule's length
     uniform_maps: np.ndarray | None  # (J, rows, columns)
     uniform_map_sums: np.ndarray  # (J,)
     uniform_activations: np.ndarray  # (J,)
@@ -38,22 +39,22 @@ class Result(NamedTuple):
     image: np.ndarray  # (C, H, W) uint8
     classes: list[str]
     label: int | None  # true class, if it is known
-    coupling_sd: np.ndarray  # (R,) of the couplings about uniform ones
-    quantity: dict[str, str] | None  # what maps show, in words; None: c (û·v̂)
-    type_evidence: np.ndarray | None  # (types, J) in place of maps, without positions
+    coupling_sd: np.ndarray  # (R,) s.d. of the couplings about uniform
+    quantity: dict[str, str] | None  # the mapped quantity in words; None: c (û·v̂)
+    type_evidence: np.ndarray | None  # (types, J) replaces the maps without a grid
     uniform_type_evidence: np.ndarray | None  # (types, J)
-    layer: int | None  # a layer below the classes: its parents' types stand for classes
-    changed: str | None = None  # what was changed in the network, in words
-    names: list[str] | None = None  # of the columns of `couplings`, where the card has them
+    layer: int | None  # a layer below the classes: parent types replace the classes
+    changed: str | None = None  # the change made to the network, in words
+    names: list[str] | None = None  # of the capsules in `couplings`, if the card names them
 
     @property
     def parent(self) -> str:
-        """The name of a parent of the layer."""
+        """Return the word for a parent capsule of the layer."""
         return "class" if self.layer is None else "parent type"
 
     @property
     def child(self) -> str:
-        """The name of a column of the couplings."""
+        """Return the word for an entry of the second axis of `couplings`."""
         single = self.couplings.shape[1] == len(self.entropy_nats[0])
         return "capsule" if single else "capsule type"
 
@@ -76,7 +77,7 @@ class OneImage(Analysis):
         iterations: Iterations = None,
         layer: Layer = None,
     ):
-        """Trace the routing of one image, and of its control with uniform couplings."""
+        """Trace the routing of one image, with its own couplings and with uniform ones."""
         from capsviz.tracing import coupling_sd, measures, trace
         from capsviz.tracing.network import abilities, below_classes
         from capsviz.transforms.augment import to_uint8
@@ -161,20 +162,22 @@ class OneImage(Analysis):
 
 
 class Statistics(NamedTuple):
-    """N test images, r = 1 ... M iterations, R of them the network's own; intervals are 95 %.
+    """Hold the effect of routing on N test images, for r = 1 ... M iterations and K controls.
 
-    Intervals of proportions are Wilson's, those of means over images by Student's t, those
-    of gains normal approximations for paired images (`statistics.intervals.paired_interval`). A
-    routing of one pass has M = R = 1. K controls.
+    R is the number of iterations of the network, or as `--iterations` sets it. A routing of one
+    pass has M = R = 1.
+
+    All intervals are 95 %: Wilson's for proportions, Student's t for means over images, and a
+    normal approximation for paired differences (`statistics.intervals.paired_interval`).
     """
 
-    accuracy: Estimate  # (M,) with r = 1 ... M iterations; difference: less that of r = 1, paired
+    accuracy: Estimate  # (M,) for r = 1 ... M; difference: from r = 1, paired
     changed: Estimate  # (M,) share of predictions that differ from those of r = 1
-    to_right: np.ndarray  # (M,) images that r = 1 gets wrong and r gets right
+    to_right: np.ndarray  # (M,) images misclassified by r = 1 and correct with r
     to_wrong: np.ndarray  # (M,) the reverse
-    true_activation: Estimate  # (M,) mean activation of the true class, as its length
+    true_activation: Estimate  # (M,) mean activation of the true class
     controls: list[str]  # (K,) uniform, random, shuffled, matched
-    control_accuracy: Estimate  # (K,); difference: less that of r = 1, paired
+    control_accuracy: Estimate  # (K,); difference: from r = 1, paired
     control_changed: Estimate  # (K,) against r = 1
     control_true_activation: Estimate  # (K,)
     entropy_nats: Estimate  # (R,) mean over capsules and images
@@ -184,20 +187,20 @@ class Statistics(NamedTuple):
     control_effective_parents: Estimate  # (K,)
     control_polarisation: Estimate  # (K,)
     control_agreement: Estimate  # (K, 2)
-    true_classes: np.ndarray  # (C,) those among the images
+    true_classes: np.ndarray  # (C,) classes of the images
     images_of_class: np.ndarray  # (C,)
     coupling: Estimate  # (C, J) mean coupling of a true class's images, last iteration
-    type_coupling: Estimate | None  # (C, types, J) the same for each type; None: not recorded
-    child_activation: Estimate  # (I,) mean activation of each capsule, its norm where it is one
+    type_coupling: Estimate | None  # (C, types, J) the same by type; None: not recorded
+    child_activation: Estimate  # (I,) mean activation, or norm, of each lower-level capsule
     dead_norm: float
     classes: list[str]
     n: int
     dataset: str
-    coupling_sd: Estimate  # (R,) of couplings about uniform ones, mean over images
+    coupling_sd: Estimate  # (R,) s.d. of couplings about uniform, mean over images
     control_sd: Estimate  # (K,)
-    largest_activation: np.ndarray  # (I,) of each capsule, over the images
+    largest_activation: np.ndarray  # (I,) of each lower-level capsule, over all images
     dead: int  # capsules whose largest activation is below `dead_norm`
-    prefix: bool  # pass r of M is the result of r iterations; else each r was run by itself
+    prefix: bool  # True: pass r of M is the result of r iterations; else each r was run alone
 
     axes = dict.fromkeys(
         ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
@@ -250,7 +253,7 @@ class OverImages(Analysis):
         ] = 0.05,
         seed: Seed = 0,
     ) -> Statistics:
-        """Route by r = 1 ... M iterations, and with control couplings, drawn for each image."""
+        """Route by 1 ... M iterations and with control couplings, drawn anew for each image."""
         from capsviz.analyses.routing.survey import survey
 
         images = images.cpu()
@@ -269,8 +272,8 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         M, R = len(result.accuracy), len(result.entropy_nats)
-        claim = f"iterations change more than {number(LITTLE, '.0%')} of the predictions"
-        text = shown(result.changed.low[R - 1] > LITTLE, claim)
+        claim = f"iterations change more than {number(FEW_CHANGED, '.0%')} of the predictions"
+        text = shown(result.changed.low[R - 1] > FEW_CHANGED, claim)
         if R == 1:
             what = "pass" if M == 1 else "iteration, with uniform couplings"
             text = f"The network routes in one {what}."
@@ -289,10 +292,13 @@ class OverImages(Analysis):
 
 
 def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
-    """Return a sentence on mean couplings (..., J) by the mean number of effective parents."""
-    many, few, parents = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%"), couplings.shape[-1]
+    """Return a sentence that says how far mean couplings (..., J) are from uniform.
+
+    It depends on the mean number of effective parents.
+    """
+    many, few, parents = number(NEAR_UNIFORM, ".0%"), number(SELECTIVE, ".0%"), couplings.shape[-1]
     near, total = effective >= NEAR_UNIFORM * parents, float(couplings.sum(-1).mean())
-    if near and abs(total - 1) > SUM:
+    if near and abs(total - 1) > SUM_TOLERANCE:
         return (
             f"Couplings of a capsule sum to {total:.3g} over parents on average, not to 1, and all "
             "parents get about the same."
@@ -304,6 +310,6 @@ def spread(effective: float, couplings: np.ndarray, sd: float) -> str:
             f"Couplings are close to uniform ({many} of all parents or more are effective), which "
             "does not say that they have little effect: see `capsviz transplant`."
         )
-    if effective >= CHOOSING * parents:
+    if effective >= SELECTIVE * parents:
         return f"Couplings favour some parents ({few} to {many} of all are effective)."
     return f"Couplings select few parents (fewer than {few} of all are effective)."

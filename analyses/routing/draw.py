@@ -1,4 +1,4 @@
-"""Panels of `routing`: of one image, and of its statistics over many."""
+"""Panels of `routing`: for one image, and for a test set."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ from capsviz.results import COLOURS, maps
 from capsviz.results.maps import BLUE, COUPLING, GREEN, GREY, RED
 from capsviz.results.panels import room, show, split, upright, wrapped
 
-WIDE = 5.0  # inches: a panel from here on has the room of a page
-NARROWEST = 0.6  # inches of a map with what stands around it
-SHOWN = 10  # classes that maps are drawn of, the longest
-MOST = 12  # numbers and letters on an axis
-LONG = 8  # letters of a class name that stands alone on its line
+WIDE = 5.0  # inches: a panel at least this wide is laid out for a page
+NARROWEST = 0.6  # inches: smallest width of a map with its labels
+SHOWN = 10  # classes with a map, at most: the most active
+MOST = 12  # tick labels on an axis, at most
+LONG = 8  # a class name of at least this many letters has its own line
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (COLOURS[3], "^"), (COLOURS[4], "v"))  # one each
 
 
@@ -38,7 +38,7 @@ def _couplings(axes, result):
 
 
 def _name_capsules(axes, result):
-    """Name the capsules below an axis, as many as have room, or count them."""
+    """Label the horizontal axis with the capsules' names, as many as fit, or with numbers."""
     axes.set_xlabel(result.child)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     if result.names:
@@ -86,7 +86,7 @@ def _own_activations(axes, result):
 
 
 def parents_axes(axes, mean, band, J, more):
-    """Draw effective parents, their number in the title."""
+    """Draw the effective number of parents by iteration, with the last one in the title."""
     iterations = np.arange(1, len(mean) + 1)
     axes.plot(iterations, mean, "o-", color=BLUE)
     if len(iterations) > 1:
@@ -100,7 +100,7 @@ def parents_axes(axes, mean, band, J, more):
 
 
 def votes(axes, iterations):
-    """Labels of the agreement of votes and pose."""
+    """Set the limits and labels of a panel of vote agreement."""
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0), high + 0.1 * (high - min(low, 0)))
     axes.set(ylabel="mean cosine", title="vote agreement\nweighted by $c_{ij}$")
@@ -108,8 +108,8 @@ def votes(axes, iterations):
 
 
 def iteration_ticks(axes, iterations):
-    """Whole iterations only; a routing of one pass has none."""
-    room = max(0.3, 0.06 * (iterations[-1] - iterations[0]))  # of the last number
+    """Put ticks at whole iterations, or none for a routing of one pass."""
+    room = max(0.3, 0.06 * (iterations[-1] - iterations[0]))  # for the last tick label
     axes.set_xlim(iterations[0] - room, iterations[-1] + room)
     if len(iterations) == 1:
         axes.set(xlabel="one pass", xticks=[])
@@ -119,7 +119,7 @@ def iteration_ticks(axes, iterations):
 
 
 def _cells(result, width: float) -> tuple[np.ndarray, int, int]:
-    """Return the most active classes, and lines and columns of their maps beside the image."""
+    """Return the most active classes, and the lines and columns of their maps."""
     classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
     lines = 1 + (len(classes) + 1 > width / NARROWEST)
     return classes, lines, -(-len(classes) // lines)
@@ -138,7 +138,7 @@ def _maps(axes, result):
     for one in grid.flat:
         one.set_axis_off()
     first = grid[0, 0]
-    if lines > 1:  # it stands beside all lines
+    if lines > 1:  # the image spans all lines
         first.set_subplotspec(first.get_subplotspec().get_gridspec()[:, 0])
     show(first, result.image, "image")
     first.set_axis_on()
@@ -215,10 +215,10 @@ def _outcome(field: str, title: str, label: str, axes, result):
         title += " at r = 1" if len(result.changed) > 1 else " its own"
     axes.set(ylabel=label, title=title)
     count, K = len(estimate), len(controls)
-    step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
+    step = -(-(count + K) // MOST)  # distance between tick labels
     upright(axes, np.arange(1, count + 1), estimate, "o-", color=BLUE)
     low, high = estimate.low.min(), estimate.high.max()
-    if low == high:  # nothing to measure by, as of predictions against themselves
+    if low == high:  # no range, e.g. predictions compared with themselves
         low, high = min(low, controls.low.min()), max(high, controls.high.max())
     room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
     low, high = low - room, high + room
@@ -297,23 +297,23 @@ def _dead(axes, result):
 
 def _by_class(types: bool, axes, result):
     """Draw mean couplings of the images of each true class, of all capsules or of each type."""
-    even, every = 1 / len(result.classes), [result.coupling.value]
+    uniform, every = 1 / len(result.classes), [result.coupling.value]
     if result.type_coupling is not None:
         each = zip(result.type_coupling.value, result.true_classes, strict=True)
         every.append(np.stack([of_type[:, k] for of_type, k in each]))  # to the true class
-    scale = maps.coupling_scale(np.concatenate([values.ravel() for values in every]), even)
+    scale = maps.coupling_scale(np.concatenate([values.ravel() for values in every]), uniform)
     image = axes.imshow(every[types], cmap=COUPLING, norm=scale, aspect="auto")
     axes.set_ylabel("true class")
     maps.class_ticks(axes.yaxis, [result.classes[k] for k in result.true_classes])
     if types:
         axes.set(xlabel="capsule type", title="each type to the true class")
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        maps.coupling_bar(image, axes, even)
+        maps.coupling_bar(image, axes, uniform)
     else:
         axes.set(xlabel="parent class", title="all capsules")
         maps.class_ticks(axes.xaxis, result.classes)
         if result.type_coupling is None:
-            maps.coupling_bar(image, axes, even)
+            maps.coupling_bar(image, axes, uniform)
 
 
 def _tall_couplings(result, width: float) -> float:
@@ -321,7 +321,7 @@ def _tall_couplings(result, width: float) -> float:
 
 
 def _evidence_of(result) -> str:
-    """Return the caption of maps, or of the evidence of capsules without positions."""
+    """Return the caption of the maps, or of the evidence of capsules without a grid."""
     words, mapped = words_of(result.quantity), result.maps is not None
     whose = "" if mapped else f"of each {result.child} "
     text = f"evidence {whose}for each {result.parent}{' by position' * mapped}: {words['plain']}, "

@@ -1,4 +1,4 @@
-"""The effect of routing on many images: each image by itself, then means."""
+"""Measure the effect of routing on each of many images, and average."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,38 +17,38 @@ from capsviz.tracing import DRAWN_IMAGES, INTERVENTIONS, fit_at_a_time, trace
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
-PIECE = 16  # images measured at a time: in each step a copy of their votes is made
-PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # of the test that pass r of M is the result of r
+PIECE = 16  # images measured at a time; each step copies their votes
+PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # to test if pass r of M is the result of r
 
 
 def survey(
     model, images: Tensor, labels: Tensor, *, iterations: int | None, most: int, seed: int,
     progress=iter,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the fields of `Statistics` that are measured in N images, and `largest_activation`.
+    """Return the fields of `Statistics` that are measured in N images.
 
-    Counts and activations are those of r = 1 ... M iterations, then those of the K controls. Where
-    the poses after iteration r of M are the result of r iterations, one trace has them all; where
-    they are not, each r is run by itself. M is `most`, or the number of iterations R if that is
-    larger; a routing of one pass has M = 1. How many iterations there can be is tried with a few
-    images. The difference of an accuracy is to that of one iteration, on the same images.
+    M is the larger of `most` and the number of iterations R. If the network accepts only its own
+    number, M is R, so a routing of one pass has M = 1. One image decides which case holds.
+
+    If pass r of M is the result of r iterations, one trace gives all r; otherwise each r is run
+    alone. Differences of accuracy are from one iteration, on the same images.
     """
     require_two(len(images))
     few = images[:PREFIX_IMAGES]
     one = trace(model, few[:1], keep=("poses", "votes"), iterations=iterations)
     R = len(one.require("poses"))
     at_once = fit_at_a_time(one.require("votes"))
-    M = R  # where the network takes no other number
+    M = R  # unless the network accepts more
     if most > R:
         with suppress(ValueError):
             _result(model, few[:1], most)
             M = most
     prefix, generator = _is_prefix(model, few, M, R), torch.Generator().manual_seed(seed)
-    kept: list[Tensor] = []  # activations (M + controls, b, J) of some images
+    activations_of_chunks: list[Tensor] = []  # activations (M + K, b, J) of each chunk
     means: defaultdict[str, RunningMean] = defaultdict(RunningMean)
-    of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all
+    of_class = {int(k): (RunningMean(), RunningMean()) for k in labels.unique()}  # types, all types
 
-    def look(rows):  # one chunk's votes are gone before the next ones are made
+    def measure_chunk(rows):  # a function, so that each chunk's votes are freed before the next
         batch, true = images[rows], labels[rows]
         count = M if prefix else R
         traced = trace(model, batch, keep=("child_activations", *INSIDE), iterations=count)
@@ -56,7 +56,7 @@ def survey(
         if not prefix:
             activations = torch.stack([_result(model, batch, r) for r in range(1, M + 1)])
         own, votes = traced.require("couplings")[:R], traced.require("votes")
-        controls = (  # of the last iteration; draws of "shuffled" are by iteration
+        controls = (  # those of the last iteration; "shuffled" draws for each one
             tracing.control_couplings(kind, own[-1:] if kind == "matched" else own, generator)[-1:]
             for kind in INTERVENTIONS
         )
@@ -69,7 +69,7 @@ def survey(
                 means[name].add(values[:, :R].numpy())
                 means[f"control_{name}"].add(values[:, R:].numpy())
         means["child_activation"].add(traced.require("child_activations").numpy())
-        kept.append(torch.cat([activations, replaced.activations]))
+        activations_of_chunks.append(torch.cat([activations, replaced.activations]))
         types = by_type(own[-1], traced.grid)
         for k in true.unique():
             each, together = of_class[int(k)]
@@ -78,12 +78,12 @@ def survey(
             together.add(own_types.double().mean(1).numpy())
 
     for rows in progress(torch.arange(len(images)).split(min(at_once, DRAWN_IMAGES))):
-        look(rows)
+        measure_chunk(rows)
     fields = {name: estimate(one, share="polarisation" in name) for name, one in means.items()}
     types, together = zip(*of_class.values(), strict=True)
     return {
         **fields,
-        **_outcomes(torch.cat(kept, 1).movedim(1, 0), labels),
+        **_outcomes(torch.cat(activations_of_chunks, 1).movedim(1, 0), labels),
         "control_sd": fields["control_coupling_sd"],
         "controls": list(INTERVENTIONS),
         "true_classes": np.array(list(of_class)),
@@ -96,9 +96,9 @@ def survey(
 
 
 def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Compare predictions with the labels (N,) and with those of one iteration.
+    """Compare the predictions with the labels (N,) and with those of one iteration.
 
-    Of activations (N, M + K, J); where no class is ahead of all others none is predicted.
+    Predictions come from activations (N, M + K, J). A tie predicts no class.
     """
     n, K = len(labels), len(INTERVENTIONS)
     predicted = winners(activations).numpy().T
@@ -106,7 +106,7 @@ def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:
     more, less = (right & ~right[0]).sum(1), (~right & right[0]).sum(1)
     gain = Estimate((more - less) / n, paired_each(more, less, n), n)
     shares = [Estimate(one.mean(1), wilson_each(one.sum(1), n), n) for one in (right, changed)]
-    gain.ci95[0] = shares[1].ci95[0] = 0  # of r = 1 against itself
+    gain.ci95[0] = shares[1].ci95[0] = 0  # r = 1 compared with itself
     true = RunningMean(activations[torch.arange(n), :, labels].numpy())
     fields: dict[str, Any] = {}
     for name, one in (
@@ -119,9 +119,9 @@ def _outcomes(activations: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def estimate(one: RunningMean, *, share: bool = False) -> Estimate:
-    """Mean over images with Student's interval, NaN of one image alone.
+    """Return the mean over images with Student's interval, which is NaN for one image.
 
-    What lies in [0, 1] in every image, as a `share`, has an interval that does too.
+    With `share`, the interval is clipped to [0, 1] if all values lie in [0, 1].
     """
     ends = one.interval()
     if share and one.lowest.min() >= 0 and one.highest.max() <= 1:
@@ -130,30 +130,30 @@ def estimate(one: RunningMean, *, share: bool = False) -> Estimate:
 
 
 def _stacked(of_classes: Iterable[RunningMean]) -> Estimate:
-    """Means over the images of each class, whose numbers differ."""
+    """Stack the means of the classes; `n` is None, as classes differ in their number of images."""
     return replace(stack(estimate(one, share=True) for one in of_classes), n=None)
 
 
 def _is_prefix(model, few: Tensor, most: int, iterations: int) -> bool:
-    """Whether pass r of M is, or must stand for, the result of r iterations."""
+    """Return whether pass r of M is, or has to serve as, the result of r iterations."""
     if most == iterations == 1:
         return True
     whole = trace(model, few, keep=("activations",), iterations=most)
     try:
         singly = torch.stack([_result(model, few, r) for r in range(1, most + 1)])
-    except ValueError:  # it takes its own number alone: what its passes give is all there is
+    except ValueError:  # no other number of iterations: only the passes exist
         return True
     return torch.allclose(whole.require("activations"), singly, rtol=0, atol=PREFIX_TOLERANCE)
 
 
 def _result(model, images: Tensor, r: int) -> Tensor:
-    """Activations (B, J) after r iterations."""
+    """Return the activations (B, J) after r iterations."""
     return trace(model, images, keep=("lengths",), iterations=r).require("lengths")
 
 
 def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
     """Return measures (B, R, ...) of couplings (R, B, I, J) and of the poses after them."""
-    each = [(entropy(one), tracing.coupling_sd(one)) for one in couplings]  # in double: one by one
+    each = [(entropy(one), tracing.coupling_sd(one)) for one in couplings]  # float64: one at a time
     nats, deviations = map(torch.stack, zip(*each, strict=True))
     agreed = agreement(votes, couplings, poses).movedim(0, 1)  # (B, R, J)
     true = agreed.gather(2, labels[:, None, None].expand(-1, agreed.shape[1], 1))[..., 0]

@@ -15,24 +15,24 @@ DIVIDED = (*DRAWN[:4], "all foreground to both", "digits themselves")
 
 
 class Result(NamedTuple):
-    """Examples P, the last F of them misclassified; measures of N images."""
+    """Hold P examples, of which the last F are misclassified, and measures of N images."""
 
     inputs: np.ndarray  # (P, C, H, W) uint8
     parts: np.ndarray  # (P, 2, C, H, W) uint8, each digit alone
     drawn: np.ndarray  # (P, 2, C, H, W) uint8, from the two longest capsules
     wrong_pair: np.ndarray  # (P, 2, C, H, W) uint8, from the first label and the absent class
     labels: np.ndarray  # (P, 2)
-    predicted: np.ndarray  # (P, 2) each correct one in the position of its label
+    predicted: np.ndarray  # (P, 2) a correct class has the position of its label
     lengths: np.ndarray  # (P, 2) of the predicted capsules
-    absent: np.ndarray  # (P,) class of the wrong pair that is neither label nor prediction
-    first: int  # index in the split of the first example; those not misclassified follow it
+    absent: np.ndarray  # (P,) class of the wrong pair, neither true nor predicted
+    first: int  # index in the split of the first example; the first P - F are consecutive
     failures: int  # F
     right: Estimate  # share of the N images with both digits correct; Wilson
-    one_right: Estimate  # share with one or both correct; Wilson
+    one_right: Estimate  # share with at least one digit correct; Wilson
     drawings: list[str]  # M names, the prediction first
-    sse: Estimate  # (M,) of one digit, mean; the difference is from the prediction
+    sse: Estimate  # (M,) mean for one digit; difference: from the prediction
     divisions: list[str]  # L names, the prediction first
-    iou: Estimate  # (L,) of one digit, mean; the difference is from the prediction
+    iou: Estimate  # (L,) mean for one digit; difference: from the prediction
     n: int
     classes: list[str]
     dataset: str
@@ -73,7 +73,7 @@ class Segment(Analysis):
         ] = 4,
         seed: Seed = 0,
     ) -> Result:
-        """Classify, decode and measure n images of two objects; the seed is of absent classes."""
+        """Classify, decode and measure n images of two objects; the seed draws absent classes."""
         import torch
 
         from capsviz.analyses.segment import measure as measures
@@ -93,7 +93,7 @@ class Segment(Analysis):
         for rows in progress(torch.arange(len(measured)).split(CHUNK_IMAGES)):
             drawn = measures.look(network, measured.take(rows), draw[rows])
             right = drawn.predicted == drawn.labels
-            wrong = drawn.lengths.masked_fill(right, -1).amax(1)  # -1 where both are right
+            wrong = drawn.lengths.masked_fill(right, -1).amax(1)  # -1 if both are correct
             found.append((right.sum(1), measures.errors(drawn), measures.overlaps(drawn), wrong))
         correct, sse, iou, longest = map(torch.cat, zip(*found, strict=True))
         worst = longest.argsort(descending=True, stable=True)[:failures]

@@ -8,29 +8,29 @@ from matplotlib.colors import to_rgb
 from capsviz.analysis import Panel
 from capsviz.results.panels import album, numbered, room
 
-FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
+FIRST, SECOND = "#0072B2", "#E69F00"  # dark and light in greyscale; their sum is nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
 WRONG, CONTROL = "#882255", "#D55E00"
 ROWS = ("input", "digits", "recon-\nstructed", "wrong\npair *")
-NAMES, LINE = 0.5, 0.12  # inches: names of rows, a line of text
-CELL, SMALLEST = 0.6, 0.44  # inches of a picture, at most and at least
+NAMES, LINE = 0.5, 0.12  # inches: row names, a line of text
+CELL, SMALLEST = 0.6, 0.44  # inches: largest and smallest picture
 
 
-def _some(wrong: bool, result) -> list[int]:
-    """Return the numbers of the examples, or of the misclassified images."""
+def _shown_indices(wrong: bool, result) -> list[int]:
+    """Return the indices of the misclassified images if `wrong`, else of the other examples."""
     right = len(result.inputs) - result.failures
     return list(range(right, len(result.inputs)) if wrong else range(right))
 
 
 def _columns(wrong: bool, result, width: float) -> int:
-    return min(max(1, int((width - NAMES) / SMALLEST)), len(_some(wrong, result)))
+    return min(max(1, int((width - NAMES) / SMALLEST)), len(_shown_indices(wrong, result)))
 
 
 def _pictures(wrong: bool, axes, result):
     """Draw two digits in one image, and the reconstructions from the two longest capsules. *: a
     wrong pair, whose second class is neither label nor prediction.
     """
-    some, columns = _some(wrong, result), _columns(wrong, result, room(axes))
+    some, columns = _shown_indices(wrong, result), _columns(wrong, result, room(axes))
     grey = result.inputs[some].mean(1, keepdims=True).round().astype(np.uint8)
     grey = np.repeat(grey, 3, 1)
     pairs = (result.parts, result.drawn, result.wrong_pair)
@@ -55,13 +55,13 @@ def _pictures(wrong: bool, axes, result):
 
 
 def _tall(wrong: bool, result, width: float) -> float:
-    columns, count = _columns(wrong, result, width), len(_some(wrong, result))
+    columns, count = _columns(wrong, result, width), len(_shown_indices(wrong, result))
     cell = min(CELL, (width - NAMES) / columns) * result.inputs.shape[2] / result.inputs.shape[3]
     return -(-count // columns) * (len(ROWS) * cell + 6 * LINE) + 2.5 * LINE
 
 
 def overlay(pairs: np.ndarray) -> np.ndarray:
-    """Pairs (P, 2, C, H, W) uint8 as images (P, 3, H, W) uint8, a colour each, added."""
+    """Return pairs (P, 2, C, H, W) uint8 overlaid in two colours, (P, 3, H, W) uint8."""
     colours = np.array([to_rgb(FIRST), to_rgb(SECOND)])
     added = np.einsum("pkhw,kc->pchw", pairs.mean(2), colours)
     return np.minimum(added, 255).round().astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Reconstructions from the two longest capsules of an image, their controls and measures."""
+"""Reconstruct an image from its two longest capsules; compare with controls."""
 
 from typing import NamedTuple
 
@@ -10,26 +10,26 @@ from capsviz.tracing import decode, trace
 from capsviz.training.evaluate import longest, paired
 from capsviz.transforms.augment import to_float
 
-BRIGHT = 0.5  # a pixel that is brighter is foreground
-K = 2  # objects in an image: there are two colours
+BRIGHT = 0.5  # brighter pixels are foreground
+K = 2  # objects in an image, and colours in the figure
 
 
 class Drawn(NamedTuple):
-    """N images with two objects each, and their reconstructions, on the CPU."""
+    """Hold N images of two objects each, and their reconstructions, on the CPU."""
 
     images: Tensor  # (N, C, H, W) in [0, 1]
-    parts: Tensor  # (N, 2, C, H, W) each object alone
+    parts: Tensor  # (N, 2, C, H, W) the objects, one in each image
     labels: Tensor  # (N, 2)
-    predicted: Tensor  # (N, 2) of the two longest capsules, in the order of labels
+    predicted: Tensor  # (N, 2) classes of the two longest capsules, in the order of labels
     lengths: Tensor  # (N, 2) of these capsules
-    absent: Tensor  # (N,) a class that is neither in labels nor in predicted
+    absent: Tensor  # (N,) a class neither in labels nor in predicted
     drawn: Tensor  # (N, 2, C, H, W) decoded from predicted
     from_labels: Tensor  # (N, 2, C, H, W) decoded from labels
-    from_absent: Tensor  # (N, C, H, W)
+    from_absent: Tensor  # (N, C, H, W) decoded from absent
 
 
 def require_pairs(part) -> None:
-    """Raise ValueError unless images show two objects each, of at least 5 classes."""
+    """Raise ValueError unless each image shows two objects and there are at least 5 classes."""
     if part.parts is None or part.labels.shape[1] != 2:
         raise ValueError(
             f"{part.name} does not show two objects in each image: expected a data set like "
@@ -43,13 +43,16 @@ def require_pairs(part) -> None:
 
 
 def draws(part, seed: int) -> Tensor:
-    """Random numbers (N, J) for the images and classes of a `Dataset`: the highest is absent."""
+    """Return random numbers (N, J) for the images and classes of a `Dataset`.
+
+    The absent class has the highest number of those that are neither true nor predicted.
+    """
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(len(part), len(part.classes), generator=generator)
 
 
 def look(model, part, draw: Tensor) -> Drawn:
-    """Classify and decode the images of a `Dataset` with two parts each; `draw` is of `draws`."""
+    """Classify and decode the images of a `Dataset` with two parts each; `draw`: from `draws`."""
     images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
     traced = trace(model, images, keep=("poses", "lengths"))
     poses, lengths = traced.require("poses")[-1], traced.require("lengths")
@@ -73,13 +76,13 @@ def look(model, part, draw: Tensor) -> Drawn:
 
 
 def align(predicted: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Predicted classes (N, K), each in the position of the label that `paired` pairs it with."""
+    """Reorder predicted classes (N, K): each takes the position of its label by `paired`."""
     ours, theirs = paired(predicted, labels, classes)
     return torch.empty_like(predicted).scatter(1, theirs, predicted.gather(1, ours))
 
 
 def errors(drawn: Drawn) -> Tensor:
-    """Return the SSE from each object alone, mean over both: (N, 5), in the order of DRAWN."""
+    """Return the mean SSE of reconstructions from the two objects: (N, 5), ordered as DRAWN."""
     drawings = (
         drawn.drawn,
         drawn.from_labels,
@@ -93,11 +96,11 @@ def errors(drawn: Drawn) -> Tensor:
 
 
 def overlaps(drawn: Drawn) -> Tensor:
-    """Return the IoU of the foreground that two reconstructions claim with each object: (N, 6).
+    """Return the mean IoU of the two objects with their assigned foreground: (N, 6).
 
-    A foreground pixel belongs to the brighter reconstruction, to both where they are equal. Means
-    over both objects, in the order of DIVIDED. For the absent class, each object in turn is decoded
-    from it, and the other one from its label.
+    Each foreground pixel is assigned to the brighter reconstruction, or to both if they are equal.
+    Columns are ordered as DIVIDED. For the absent class, each object in turn is decoded from
+    it, and the other object from its label.
     """
     bright = drawn.images > BRIGHT
     own = drawn.parts > BRIGHT
