@@ -464,8 +464,9 @@ class ByCapsules(Exchange):
 class Rounds(NamedTuple):
     """N pairs with a donor's couplings in some of R iterations; intervals as in `Parts`.
 
-    Column r of "alone" replaces couplings in iteration r; of "onward", from iteration r on. Other
-    iterations route normally. Differences are to the image's own couplings, given back.
+    Column r of "alone" replaces couplings in iteration r. "onward" also replaces them in all later
+    ones. The other iterations route normally. Differences are to the image's own couplings, given
+    back.
     """
 
     layer: int | None  # a layer below the classes, by its number; None: that of the classes
