@@ -242,14 +242,14 @@ class OverPairs(Exchange):
         return " ".join([*claims, kept])
 
 
-def _over_runs(parts):
+def _geometric_mean(parts):
     """Return the geometric mean over training runs with its interval; NaN if a run has a NaN."""
     values = np.stack([one.value for one in parts])
     mean, ends = mean_interval(np.log(values))
     return Estimate(np.exp(mean), np.exp(ends), parts[0].n, runs=values)
 
 
-def _dose(result, value: float) -> str:
+def _dose_text(result, value: float) -> str:
     """Return a dose at which half follow as text; > or ≤ marks the ends of the measured range."""
     most, least = result.doses.max(), result.doses[result.doses > 0].min()
     if np.isnan(value):
@@ -288,10 +288,10 @@ class Doses(NamedTuple):
         "follow": "classified as the donor's class",
         "keep": "classified as recipient",
     }
-    formats = {"follow": ".1%", "keep": ".1%", "half": _dose, "deviation_sd": ".4f"}
+    formats = {"follow": ".1%", "keep": ".1%", "half": _dose_text, "deviation_sd": ".4f"}
     some = {"follow": "dose 1"}
     over_runs = {
-        "couples": min, "n": min, "half": _over_runs, "follow": within_one, "keep": within_one
+        "couples": min, "n": min, "half": _geometric_mean, "follow": within_one, "keep": within_one
     }  # fmt: skip
 
     @property

@@ -101,12 +101,12 @@ def outcomes(
     for rows in progress(torch.arange(len(pairs[0])).split(at_once)):
         here, there = (one[rows] for one in pairs)
         couplings = replaced(here, there)
-        said = under_couplings(model, own.images[here], couplings, iterations=iterations)
-        won = winners(said)
+        activations = under_couplings(model, own.images[here], couplings, iterations=iterations)
+        won = winners(activations)
         for name, classes in (("own", predicted[here]), ("partner", predicted[there])):
             parts[f"as_{name}"].append(won == classes)
-            chosen = classes.expand(len(said), -1)[..., None]
-            parts[f"{name}_activation"].append(said.gather(2, chosen)[..., 0])
+            chosen = classes.expand(len(activations), -1)[..., None]
+            parts[f"{name}_activation"].append(activations.gather(2, chosen)[..., 0])
         parts["as_neither"].append((won != predicted[here]) & (won != predicted[there]))
         parts["coupling_sd"].append(torch.stack([coupling_sd(one) for one in couplings]))
     return {name: torch.cat(some, 1) for name, some in parts.items()}
@@ -122,14 +122,14 @@ def transplant(
     mean = own.mean(torch.arange(len(images)))
 
     def replaced(here, there):
-        its, donors, alike = own[torch.cat([here, there, like[here]])].chunk(3)
+        recipients, donors, same_class = own[torch.cat([here, there, like[here]])].chunk(3)
         return (
-            its,
+            recipients,
             donors,
-            alike,
+            same_class,
             mean.expand(len(here), *mean.shape),
-            control_couplings("shuffled", its[None], generator)[-1],
-            control_couplings("matched", its[None], generator)[-1],
+            control_couplings("shuffled", recipients[None], generator)[-1],
+            control_couplings("matched", recipients[None], generator)[-1],
             even.expand(len(here), *even.shape),
             control_couplings("shuffled", donors[None], others)[-1],
         )

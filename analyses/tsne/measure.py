@@ -29,12 +29,12 @@ NOTHING = 1e-6  # relative to the largest number: smaller differences are roundi
 
 def check(labels, method, trajectories, perplexity) -> None:
     """Raise ValueError for too few images or classes, or a bad perplexity or trajectory number."""
-    asked = perplexity if method == "tsne" else 0
-    least = 3 * max(NEIGHBOURS, asked)
+    neighbours = perplexity if method == "tsne" else 0
+    least = 3 * max(NEIGHBOURS, neighbours)
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            f"--n{', or a smaller --perplexity' * (asked > NEIGHBOURS)}"
+            f"--n{', or a smaller --perplexity' * (neighbours > NEIGHBOURS)}"
         )
     if not perplexity > 1:
         raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
