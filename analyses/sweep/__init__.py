@@ -12,26 +12,26 @@ from capsviz.statistics.replicates import largest, within_one
 class Result(NamedTuple):
     """K networks on N images under A sizes of a transformation; intervals are 95 %.
 
-    A difference is to the first network, paired over the images.
+    Differences are to the first network and paired over the images.
     """
 
     warp: str
-    unit: str  # after a size
-    label: str  # what a size is
-    sizes: np.ndarray  # (A,) in that unit
-    names: list[str]  # of the networks
-    scores: list[str]  # what each one's score is: "capsule length", "activation" or "probability"
+    unit: str  # of the sizes, "°" for example
+    label: str  # of the axis of sizes
+    sizes: np.ndarray  # (A,) in `unit`
+    names: list[str]  # (K,) of the networks
+    scores: list[str]  # (K,) kind of score: "capsule length", "activation" or "probability"
     accuracy: Estimate  # (K, A)
     true_score: Estimate  # (K, A) mean score of the true class
     calibration: Estimate  # (K, A) expected calibration error
-    mcnemar_p: np.ndarray  # (K, A) exact, against the first network, not corrected
-    area: Estimate  # (K,) under the accuracy curve, divided by the range: the mean over the sizes
-    grid: int | None  # rotations of the grid, each with 9 shifts; None: left out
-    worst: Estimate | None  # (K,) share of images correct under every warp of the grid; Wilson
+    mcnemar_p: np.ndarray  # (K, A) exact test against the first network, uncorrected
+    area: Estimate  # (K,) area under the accuracy curve, divided by the range of the sizes
+    grid: int | None  # number of rotations, each with 9 shifts; None: no worst case
+    worst: Estimate | None  # (K,) share correct under every warp of the grid; Wilson intervals
     n: int
     dataset: str
     resamples: int
-    fill: str = "black"  # of `transforms.Fill`
+    fill: str = "black"  # outside the image, as in `transforms.Fill`
 
     axes = {
         **dict.fromkeys(("accuracy", "true_score", "calibration"), ("names", "sizes")),
@@ -41,7 +41,7 @@ class Result(NamedTuple):
     titles = {"area": "mean accuracy over sizes", "worst": "correct under every warp of the grid"}
     over_runs = {
         **dict.fromkeys(("accuracy", "worst", "area", "true_score", "calibration"), within_one),
-        "mcnemar_p": largest,  # different from the first network in every run
+        "mcnemar_p": largest,  # significant only if it is significant in every run
     }
 
 
@@ -77,7 +77,7 @@ class Sweep(Analysis):
         fill: Fill = "black",
         seed: Seed = 0,
     ) -> Result:
-        """Give the same transformed images to all networks, one size after the other.
+        """Give the same transformed images to all networks, one size at a time.
 
         Memory does not grow with the number of sizes. The first network is the reference.
         """

@@ -9,7 +9,7 @@ from capsviz.results.panels import band, groups, look, percent
 from capsviz.statistics.comparison import holm
 
 LINES = ("-", "--", "-.", ":")
-LEVEL = 0.05  # of the tests whether a network differs from the first, over all sizes
+LEVEL = 0.05  # significance level of the tests against the first network, over all sizes
 
 
 def _labels(result) -> list[str]:
@@ -56,7 +56,7 @@ def _summary(axes, result):
 
 
 def _points(value: float, _) -> str:
-    """A difference of accuracies in points of per cent, with its sign."""
+    """Return a difference of accuracies in percentage points, with its sign."""
     points = round(100 * value, 6)
     return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
 

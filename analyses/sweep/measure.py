@@ -1,4 +1,4 @@
-"""Measures of `sweep`: networks shown the same warped images, one size at a time and in a grid."""
+"""Measures of `sweep`: classify the same warped images by all networks, by size and in a grid."""
 
 from itertools import product
 
@@ -15,16 +15,16 @@ from capsviz.tracing import scores
 from capsviz.transforms import Fill
 from capsviz.transforms.warps import matrix, warp
 
-GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
-CHUNK_IMAGES = 128  # warped and shown at a time, at most
-SAME = 1e-6  # areas that differ by less are alike
-CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
+GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # largest rotation, and shifts, of the worst-case grid
+CHUNK_IMAGES = 128  # largest number of images that are warped and classified at a time
+SAME = 1e-6  # areas that differ by less are equal
+CHUNK_VALUES = 1 << 22  # largest number of their pixel values: 16 MB
 
 
 def grid_warps(rotations: int) -> list[dict[str, float]]:
-    """Warps of the worst-of-grid accuracy as `matrix` takes them, from the largest to none.
+    """Return the arguments of `matrix` for each warp of the worst-case grid, largest warp first.
 
-    ValueError for an even number of rotations, which would leave 0° out, or one below 1.
+    Raise ValueError for fewer than 1 rotation, or an even number, which would leave out 0°.
     """
     if rotations < 1 or rotations % 2 == 0:
         raise ValueError(f"expected an odd number of --grid rotations, at least 1, got {rotations}")
@@ -37,7 +37,7 @@ def grid_warps(rotations: int) -> list[dict[str, float]]:
 
 
 def area_weights(levels: np.ndarray) -> np.ndarray:
-    """Weights (A,), summing to 1, of the trapezoid area under a curve divided by its range."""
+    """Return weights (A,), which sum to 1, of the trapezoid area divided by the range."""
     if len(levels) == 1:
         return np.ones(1)
     half = np.diff(levels) / 2 / (levels[-1] - levels[0])
@@ -45,10 +45,10 @@ def area_weights(levels: np.ndarray) -> np.ndarray:
 
 
 def mean_area(areas: np.ndarray, counts: np.ndarray) -> Estimate:
-    """Means of areas (K, N) in [0, 1], as `compare_means`, under the resamples.
+    """Return the means of areas (K, N) in [0, 1], as `compare_means` does, with intervals.
 
-    Images that are all alike prove no certainty: intervals are then Wilson's of such a share of the
-    images, and of differences `paired_interval`'s where no image differs.
+    A bootstrap of equal areas would have an interval of width 0. Wilson's interval of such a share
+    is used instead. For equal differences, it is that of `paired_interval(0, 0, N)` about them.
     """
     compared, n = compare_means(areas, counts), areas.shape[1]
     assert compared.difference is not None
@@ -63,13 +63,14 @@ def mean_area(areas: np.ndarray, counts: np.ndarray) -> Estimate:
 
 
 def look(models, images: Tensor, labels: Tensor, by: Tensor, fill: Fill = "black", which=None):
-    """Warp images by a matrix (1, 2, 3), chunk by chunk, and show each chunk to all networks.
+    """Warp images by a matrix (1, 2, 3), chunk by chunk, and classify each chunk by all networks.
 
-    `which` (K, N) images each network is given; None: all. The others stay zero.
+    Network k classifies the images `which[k]` of `which` (K, N), or all if it is None. The results
+    of the other images are zero.
 
     Returns
     -------
-    (K, N) each: whether correct, score of the true class, score of the predicted class.
+    (K, N) each: correctness, score of the true class, score of the predicted class.
     """
     K, N = len(models), len(images)
     which = np.ones((K, N), bool) if which is None else which
@@ -98,7 +99,7 @@ def look(models, images: Tensor, labels: Tensor, by: Tensor, fill: Fill = "black
 def worst_case(models, images: Tensor, labels: Tensor, warps, fill: Fill) -> np.ndarray:
     """Return which images (K, N) are correct under every warp.
 
-    Under each warp, a network is given only the images that were correct under all before.
+    Under each warp, a network classifies only the images that were correct under all before.
     """
     right, frame = np.ones((len(models), len(images)), bool), (images.shape[2], images.shape[3])
     for one in warps:

@@ -10,8 +10,8 @@ from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.replicates import mean, within_one
 from capsviz.statistics.words import part_name, shown, strongest, word_for
 
-MOST = 0.5  # of the pairs
-CONDITIONS = (  # whose couplings
+MOST = 0.5  # share of pairs above which a verdict says "most"
+CONDITIONS = (  # source of the couplings
     "own",
     "other-class donor",
     "same-class donor",
@@ -19,7 +19,7 @@ CONDITIONS = (  # whose couplings
     "own, shuffled",
     "noise, equal s.d.",
     "uniform",
-    "other-class donor, shuffled",  # some shipped results are without
+    "other-class donor, shuffled",  # missing in some shipped results
 )
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(CONDITIONS))
 DEVIATIONS = (DONOR, DONOR_SHUFFLED, CLASS_MEAN, STEEPEST, EQUAL_NOISE) = (  # of `Doses`
@@ -31,7 +31,7 @@ DEVIATIONS = (DONOR, DONOR_SHUFFLED, CLASS_MEAN, STEEPEST, EQUAL_NOISE) = (  # o
 )
 DOSES = (-1.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DONORS = ("own, given back", "same-class donor", "other-class donor")
-SAME = 1e-4  # of activations: exchanged as a whole, they are the donor's
+SAME = 1e-4  # activations that differ by less are equal
 NOUNS = {"types": "capsule type", "positions": "position", "children": "group of capsules"}
 # Types and groups of capsules are in another order in each training run; positions are not.
 UNORDERED = dict.fromkeys(("types", "children"))
@@ -42,18 +42,18 @@ BY = (
 
 
 class Exchange(Analysis):
-    """The base of all kinds of exchange.
+    """The base class of all kinds of exchange.
 
-    Each says by `found` what it shows. The verdict adds the number of routing iterations, and
-    whether images follow the donor by definition.
+    A subclass describes its result by `found`. The verdict adds the number of routing iterations,
+    and whether images follow the donor by definition.
     """
 
     needs = ("votes", "couplings", "interventions")
-    note = ""  # after the number of pairs, in the heading of a figure
-    steps = ""  # what is exchanged one after the other, in the names of files
+    note = ""  # follows the number of pairs in the heading of a figure
+    steps = ""  # parts that are exchanged one at a time, for file names
     any_input = True
     unit = "pairs of images"
-    how = "{couples} independent couples"  # whose two pairs share their images
+    how = "{couples} independent couples"  # the two pairs of a couple share their images
 
     def heading(self, result, part="") -> str:
         if not hasattr(result, "n"):
@@ -69,7 +69,7 @@ class Exchange(Analysis):
         return f"{head}-{what}-by-{self.steps}{where}-{number}-{images}"
 
     def found(self, result) -> str:
-        """Return what an exchange of this kind shows."""
+        """Return the finding of this kind of exchange in words."""
         raise NotImplementedError
 
     def verdict(self, result) -> str:
@@ -79,7 +79,7 @@ class Exchange(Analysis):
         if hasattr(result, "couples"):
             text = f"{result.n:,} pairs of images, {result.couples:,} independent couples.\n{text}"
         sd = getattr(result, "coupling_sd", 1.0)
-        own = np.ravel(getattr(sd, "value", sd))[OWN]  # uniform ones do nothing
+        own = np.ravel(getattr(sd, "value", sd))[OWN]  # 0: all couplings are uniform
         if result.given is not None and own:
             text += (
                 "\nBy definition of the routing, images follow their couplings, whatever was "
@@ -92,19 +92,19 @@ class Result(NamedTuple):
     """Two images, each with four couplings: own, the donor's, the donor's shuffled, uniform."""
 
     images: np.ndarray  # (2, C, H, W) uint8
-    labels: list[int | None]  # (2,) true classes, where they are known
-    predicted: np.ndarray  # (2,) predicted class of each, routed by itself
-    conditions: list[str]  # (4,) whose couplings
-    activations: np.ndarray  # (2, 4, J) of the classes, votes x couplings
-    decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, of the predicted class; None: no decoder
-    means: np.ndarray  # (2, J) own couplings, mean over children
-    maps: np.ndarray | None  # (2, J, rows, columns) own, mean over types; None: no grid
-    coupling_sd: np.ndarray  # (2,) of own couplings about uniform ones
-    even: float  # a uniform coupling, mean over children
+    labels: list[int | None]  # (2,) true classes; None: unknown
+    predicted: np.ndarray  # (2,) predicted classes with normal routing
+    conditions: list[str]  # (4,) source of the couplings
+    activations: np.ndarray  # (2, 4, J) of the classes, by image and condition
+    decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, predicted class; None: no decoder
+    means: np.ndarray  # (2, J) own couplings, mean over lower-level capsules
+    maps: np.ndarray | None  # (2, J, rows, columns) own couplings, mean over types; None: no grid
+    coupling_sd: np.ndarray  # (2,) s.d. of own couplings about uniform ones
+    even: float  # uniform coupling, mean over lower-level capsules
     classes: list[str]
     given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
-    donor_index: int = 0  # which image of its class the second one is
+    donor_index: int = 0  # index of the second image in its class
 
 
 class OnePair(Exchange):
@@ -131,7 +131,7 @@ class OnePair(Exchange):
         iterations: Iterations = None,
         seed: Seed = 0,
     ):
-        """Exchange the couplings of a picture and an image of the data set."""
+        """Exchange the couplings of the given image and a donor image of the data set."""
         from capsviz.analyses.transplant.measure import exchange
         from capsviz.inputs.samples import beside, other_class
 
@@ -164,18 +164,18 @@ class OnePair(Exchange):
 
 
 class Statistics(NamedTuple):
-    """N pairs under K conditions; intervals are 95 %, as `explain.md` says.
+    """N pairs under K conditions; intervals are 95 %, as described in `explain.md`.
 
-    Shares of pairs, and means over pairs; a difference is less that with its own couplings.
+    Differences are to the first condition, the image's own couplings.
     """
 
-    conditions: list[str]  # (K,) whose couplings
+    conditions: list[str]  # (K,) source of the couplings
     as_own: Estimate  # (K,) share classified as the recipient
     as_partner: Estimate  # (K,) share classified as the other-class donor
-    as_neither: Estimate  # (K,) share classified as a third class, or as none
-    own_activation: Estimate  # (K,) mean, of the recipient's class
-    partner_activation: Estimate  # (K,) mean, of the donor's class
-    coupling_sd: Estimate  # (K,) of the couplings about uniform ones, mean over pairs
+    as_neither: Estimate  # (K,) share classified as a third class, or tied
+    own_activation: Estimate  # (K,) mean activation of the recipient's class
+    partner_activation: Estimate  # (K,) mean activation of the donor's class
+    coupling_sd: Estimate  # (K,) s.d. of the couplings about uniform ones, mean over pairs
     couples: int
     n: int  # pairs
     classes: list[str]
@@ -190,13 +190,13 @@ class Statistics(NamedTuple):
     titles = {"as_partner": "classified as other-class donor", "as_own": "classified as recipient"}
     formats = dict.fromkeys(("as_own", "as_partner", "as_neither"), ".1%") | {"coupling_sd": ".4f"}
     over_runs = {
-        "couples": min, "n": min,  # at least so many couples and pairs
+        "couples": min, "n": min,  # every run has at least this number
         **dict.fromkeys(("as_own", "as_partner", "as_neither"), within_one),
     }  # fmt: skip
 
 
 class OverPairs(Exchange):
-    """The predicted classes of many images with the couplings of another image."""
+    """The predicted classes of many images, each with the couplings of another image."""
 
     Result = Statistics
     panels = "draw:MANY"
@@ -242,15 +242,15 @@ class OverPairs(Exchange):
         return " ".join([*claims, kept])
 
 
-def _over_runs(parts):
-    """Geometric mean over training runs, with its interval; NaN where one does not reach half."""
+def _geometric_mean(parts):
+    """Return the geometric mean over training runs with its interval; NaN if a run has a NaN."""
     values = np.stack([one.value for one in parts])
     mean, ends = mean_interval(np.log(values))
     return Estimate(np.exp(mean), np.exp(ends), parts[0].n, runs=values)
 
 
-def _dose(result, value: float) -> str:
-    """Return a dose at which half follow, in words beyond those that were measured."""
+def _dose_text(result, value: float) -> str:
+    """Return a dose at which half follow as text; > or ≤ marks the ends of the measured range."""
     most, least = result.doses.max(), result.doses[result.doses > 0].min()
     if np.isnan(value):
         return f"> {most:g}"
@@ -258,13 +258,13 @@ def _dose(result, value: float) -> str:
 
 
 class Doses(NamedTuple):
-    """N pairs under K conditions and D doses; intervals are 95 %, as `explain.md` says.
+    """N pairs under K conditions and D doses; intervals are 95 %, as described in `explain.md`.
 
     At dose d, couplings are uniform ones plus d times a deviation, in every iteration. They may be
     below 0 or above 1.
     """
 
-    conditions: list[str]  # (K,) whose deviation
+    conditions: list[str]  # (K,) source of the deviation
     doses: np.ndarray  # (D,) ascending
     follow: Estimate  # (K, D) share classified as the donor
     keep: Estimate  # (K, D) share classified as the recipient
@@ -276,7 +276,7 @@ class Doses(NamedTuple):
     dataset: str
     given: str | None = None  # why images follow by definition; None: they need not
     iterations: int | None = None  # of routing; None: the network's own
-    clipped: bool = False  # couplings below 0 are set to 0, each capsule's total kept
+    clipped: bool = False  # couplings below 0 are set to 0, and each capsule keeps its total
 
     axes = {
         **dict.fromkeys(("follow", "keep"), ("conditions", "dose_names")),
@@ -288,10 +288,10 @@ class Doses(NamedTuple):
         "follow": "classified as the donor's class",
         "keep": "classified as recipient",
     }
-    formats = {"follow": ".1%", "keep": ".1%", "half": _dose, "deviation_sd": ".4f"}
+    formats = {"follow": ".1%", "keep": ".1%", "half": _dose_text, "deviation_sd": ".4f"}
     some = {"follow": "dose 1"}
     over_runs = {
-        "couples": min, "n": min, "half": _over_runs, "follow": within_one, "keep": within_one
+        "couples": min, "n": min, "half": _geometric_mean, "follow": within_one, "keep": within_one
     }  # fmt: skip
 
     @property
@@ -300,7 +300,7 @@ class Doses(NamedTuple):
         return [f"dose {dose:g}" for dose in self.doses]
 
     def at(self, condition: str, dose: float) -> Estimate | None:
-        """Return the share that follows the donor; None if it was not measured."""
+        """Return the share of pairs that follow the donor; None if it was not measured."""
         found = np.flatnonzero(self.doses == dose)
         if condition not in self.conditions or not len(found):
             return None
@@ -344,12 +344,12 @@ class ByDose(Exchange):
             network, images.cpu(), np.unique(np.array(doses, float)), iterations=iterations,
             seed=seed, progress=progress,
         )  # fmt: skip
-        steep = len(fields["half"]) == len(DEVIATIONS)  # the worst direction is known
+        steep = len(fields["half"]) == len(DEVIATIONS)  # activations have a gradient
         conditions = [one for one in DEVIATIONS if steep or one != STEEPEST]
         return Doses(**fields, conditions=conditions, classes=list(classes), dataset=dataset)
 
     def check(self, *, doses=DOSES, **_) -> None:
-        """Refuse doses that are not finite, or of which none is above 0."""
+        """Raise ValueError for doses that are not finite, or if none is above 0."""
         if not np.isfinite(doses).all() or not any(one > 0 for one in doses):
             given = ", ".join(f"{one:g}" for one in doses) or "none"
             raise ValueError(f"expected finite doses, one above 0 (--dose), got {given}")
@@ -363,29 +363,29 @@ class ByDose(Exchange):
 
 
 class Parts(NamedTuple):
-    """N pairs, in which one part after the other is the donor's, the rest the recipient's.
+    """N pairs, in which one part at a time is the donor's and the rest is the recipient's.
 
-    Intervals are 95 %, as explain.md says. By kind of part: entry 0 is the control,
-    as many children drawn at random for each pair; entry 1 + g is part g. Differences are to the
-    control. Changes are of activations, less those with everything of the recipient.
+    Intervals are 95 %, as described in `explain.md`. Dictionaries are by kind of part. Entry 0 is
+    the control: as many random children for each pair. Entry 1 + g is part g. Differences are to
+    the control. Changes are of activations, relative to the recipient without an exchange.
     """
 
     of: str  # what is exchanged: couplings, children or poses
     layer: int | None  # a layer below the classes, by its number; None: that of the classes
-    grid: tuple[int, int, int] | None  # types, rows, columns of its children; None: no positions
+    grid: tuple[int, int, int] | None  # types, rows, columns of the children; None: no positions
     kinds: list[str]  # "types" and "positions", or "children": groups by number
-    sizes: dict[str, int]  # children of a part
+    sizes: dict[str, int]  # mean number of children in a part
     own: dict[str, Estimate]  # (1 + G,) share classified as the recipient
     partner: dict[str, Estimate]  # (1 + G,) share classified as the donor
-    neither: dict[str, Estimate]  # (1 + G,) share classified as a third class, or as none
-    own_change: dict[str, Estimate]  # (1 + G,) of the activation of the recipient's class
-    partner_change: dict[str, Estimate]  # (1 + G,) of that of the donor's class
-    first: dict[str, int]  # part that raises the latter most in one half of the couples
-    first_change: dict[str, Estimate]  # (2,) in the other half: as many at random, that part
-    shares: dict[str, np.ndarray]  # (S,) of types, positions or capsules drawn at random, to all
+    neither: dict[str, Estimate]  # (1 + G,) share classified as a third class, or tied
+    own_change: dict[str, Estimate]  # (1 + G,) change of activation of the recipient's class
+    partner_change: dict[str, Estimate]  # (1 + G,) the same of the donor's class
+    first: dict[str, int]  # part that raises the donor's class most in one half of the couples
+    first_change: dict[str, Estimate]  # (2,) change in the other half, by the control and that part
+    shares: dict[str, np.ndarray]  # (S,) exchanged, up to 1, of the types, positions or capsules
     some_own: dict[str, Estimate]  # (S,) share classified as the recipient
-    some_partner: dict[str, Estimate]  # (S,) as the donor
-    off: float  # largest difference of an activation to the donor's, with all exchanged
+    some_partner: dict[str, Estimate]  # (S,) share classified as the donor
+    off: float  # largest deviation from the donor's activations if all parts are exchanged
     couples: int
     n: int  # pairs
     classes: list[str]
@@ -408,7 +408,7 @@ class Parts(NamedTuple):
 
 
 class ByCapsules(Exchange):
-    """The effect of each capsule type and each position, if it alone is a donor's."""
+    """The effect of each capsule type and each position, if only this part is a donor's."""
 
     Result = Parts
     panels = "draw:PARTS"
@@ -435,7 +435,7 @@ class ByCapsules(Exchange):
         layer: Layer = None,
         seed: Seed = 0,
     ) -> Parts:
-        """Exchange children, poses or couplings of one part after the other, pair by pair."""
+        """Exchange the children, poses or couplings of one part at a time."""
         from capsviz.analyses.transplant.measure import by_part
 
         fields = by_part(network, images.cpu(), of, layer, seed, progress)
@@ -462,19 +462,20 @@ class ByCapsules(Exchange):
 
 
 class Rounds(NamedTuple):
-    """N pairs with other couplings in some iterations; intervals as of `Parts`.
+    """N pairs with a donor's couplings in some of R iterations; intervals as in `Parts`.
 
-    Keys say which of the R iterations have them: iteration r "alone", or from it "onward". In the
-    others the votes are routed by themselves. Differences are to the image's own, given back.
+    Column r of "alone" replaces couplings in iteration r. "onward" also replaces them in all later
+    ones. The other iterations route normally. Differences are to the image's own couplings, given
+    back.
     """
 
     layer: int | None  # a layer below the classes, by its number; None: that of the classes
-    donors: list[str]  # (3,) whose couplings, those of its last iteration
+    donors: list[str]  # (3,) source of the couplings, from its last iteration
     own: dict[str, Estimate]  # (3, R) share classified as the recipient
     partner: dict[str, Estimate]  # (3, R) share classified as the other-class donor
-    neither: dict[str, Estimate]  # (3, R) share classified as a third class, or as none
-    own_change: dict[str, Estimate]  # (3, R) of the activation of the recipient's class
-    partner_change: dict[str, Estimate]  # (3, R) of that of the donor's class
+    neither: dict[str, Estimate]  # (3, R) share classified as a third class, or tied
+    own_change: dict[str, Estimate]  # (3, R) change of activation of the recipient's class
+    partner_change: dict[str, Estimate]  # (3, R) the same of the donor's class
     couples: int
     n: int  # pairs
     classes: list[str]
@@ -516,7 +517,7 @@ class ByIterations(Exchange):
         layer: Layer = None,
         seed: Seed = 0,
     ) -> Rounds:
-        """Give a donor's last couplings in some of the iterations; in the others, votes route."""
+        """Use a donor's last couplings in some iterations, and normal routing in the others."""
         from capsviz.analyses.transplant.measure import by_iteration
 
         fields = by_iteration(network, images.cpu(), layer, seed, progress)

@@ -12,14 +12,14 @@ from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
-LOOKS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # of `Rounds.donors`
+LOOKS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # colour, marker of `Rounds.donors`
 WHAT = {
     "couplings": "their couplings are a donor's, and their votes are kept",
     "children": "they are a donor's, and routing runs by itself",
     "poses": "the directions of their poses are a donor's, and their lengths are kept",
 }
 PLURALS = {"types": "capsule types", "children": "groups of capsules"}
-CELL = 0.62  # inches of an image, at most
+CELL = 0.62  # largest side of an image, in inches
 TITLES = (
     "own\ncouplings",
     "the donor's\ncouplings",
@@ -93,7 +93,7 @@ def _bars(axes, result, k):
 
 
 def _by_condition(axes, result, label: str, estimates):
-    """Draw estimates of both classes, and of neither, in a row for each condition."""
+    """Draw the estimates of both classes, and of neither, with one row per condition."""
     panels.rows_from(axes, result.conditions, -0.03, label)
     for edge in np.arange(0.5, len(result.conditions) - 1):
         axes.axhline(edge, color="#DDDDDD", linewidth=0.5)
@@ -153,7 +153,7 @@ def _shares(axes, result):
     for k, (kind, share) in enumerate(result.some_partner.items()):
         colour, name = COLOURS[2 + k], kind.split()[-1]
         shares = result.shares[kind]
-        if kind.startswith("single"):  # the control of whole ones
+        if kind.startswith("single"):  # the control for whole types or positions
             colour, name = NEITHER, f"{name} at random"
         panels.band(axes, shares, share, f"{'D^v'[k]}-", color=colour, label=f"exchanged: {name}")
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")
@@ -208,7 +208,7 @@ def _doses(axes, result):
 
 
 def _one_part(kind: str, result) -> str:
-    """Return the caption of the changes by one kind of parts."""
+    """Return the caption of the changes by one kind of part."""
     return (
         "change of the activations of the donor's and the recipient's class if one part of the "
         f"lower-level capsules is exchanged ({WHAT[result.of]}), by |{kind}\n"

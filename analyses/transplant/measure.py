@@ -1,7 +1,7 @@
-"""Measures of `transplant`: couples of images, other couplings, and mixtures of two images.
+"""Measures of `transplant`: couples of images, replaced couplings, and mixtures of two images.
 
-In a mixture the couplings, children or poses of some capsules are a donor's.
-Pairs (P,) are a recipient and a donor; the couple c of images is the pairs 2 c and 2 c + 1.
+In a mixture, the couplings, children or poses of some capsules are a donor's. A pair is a recipient
+and a donor. The two images of couple c form the pairs 2 c and 2 c + 1 of P pairs.
 """
 
 from collections import defaultdict
@@ -45,19 +45,19 @@ from capsviz.tracing.network import abilities, below_classes, check_look
 from capsviz.tracing.record import NotFiniteError
 from capsviz.transforms.augment import to_uint8
 
-EVEN = 1e-6  # relative to uniform couplings: a standard deviation below it is rounding
-COPIES = 16  # of couplings in memory, about: those of conditions, and of doses
-SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
-DRAWS = 4  # of as many children at random
+EVEN = 1e-6  # relative to uniform couplings: a smaller standard deviation is a rounding error
+COPIES = 16  # approximate number of couplings in memory for each pair
+SHARES = (0.25, 0.5, 0.75, 0.9)  # exchanged shares of the types, positions or capsules
+DRAWS = 4  # random sets of children for each pair, whose mean is the control
 WHOLE = {"types": "whole capsule types", "positions": "whole positions"}  # in `Parts.shares`
 SINGLE = "single capsules"
 COUPLINGS, CHILDREN, POSES = OF = ("couplings", "children", "poses")
-LEAST = 4  # couples: parts are ranked on one half of them, and measured on the other
+LEAST = 4  # couples at least: one half ranks the parts, the other half measures the best
 READINGS = ("own", "partner", "neither", "own_change", "partner_change")  # fields of results
 
 
 def exchange(model, images: Tensor, *, iterations: int | None, seed: int) -> dict[str, Any]:
-    """Return the fields of `Result` that are measured, of two images (2, C, H, W)."""
+    """Return the measured fields of `Result` for two images (2, C, H, W)."""
     traced = trace(model, images, keep=("couplings", "lengths"), iterations=iterations)
     couplings = traced.require("couplings")
     require_all_to_all(couplings)
@@ -90,10 +90,10 @@ def outcomes(
     model, own: OwnCouplings, generator: torch.Generator, replaced: Callable, *,
     iterations: int | None, progress=iter,
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Return what pairs of images are classified as under K couplings, (K, P) by name.
+    """Return predictions and activations (K, P) of P pairs under K replaced couplings, by name.
 
-    `replaced(here, there)` are the couplings (B, I, J) of some recipients and donors, K of them.
-    Where no class is ahead of all others, it is `neither`.
+    `replaced(here, there)` returns K couplings (B, I, J) for B recipients and donors. If the
+    largest activations are tied, the pair counts as `as_neither`.
     """
     predicted, parts = own.predicted, defaultdict(list)
     pairs = pairs_of(predicted, generator)
@@ -101,12 +101,12 @@ def outcomes(
     for rows in progress(torch.arange(len(pairs[0])).split(at_once)):
         here, there = (one[rows] for one in pairs)
         couplings = replaced(here, there)
-        said = under_couplings(model, own.images[here], couplings, iterations=iterations)
-        won = winners(said)
+        activations = under_couplings(model, own.images[here], couplings, iterations=iterations)
+        won = winners(activations)
         for name, classes in (("own", predicted[here]), ("partner", predicted[there])):
             parts[f"as_{name}"].append(won == classes)
-            chosen = classes.expand(len(said), -1)[..., None]
-            parts[f"{name}_activation"].append(said.gather(2, chosen)[..., 0])
+            chosen = classes.expand(len(activations), -1)[..., None]
+            parts[f"{name}_activation"].append(activations.gather(2, chosen)[..., 0])
         parts["as_neither"].append((won != predicted[here]) & (won != predicted[there]))
         parts["coupling_sd"].append(torch.stack([coupling_sd(one) for one in couplings]))
     return {name: torch.cat(some, 1) for name, some in parts.items()}
@@ -115,21 +115,21 @@ def outcomes(
 def transplant(
     model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
 ) -> dict[str, Tensor]:
-    """Return `outcomes` of images (N, C, H, W) under the conditions of `CONDITIONS`."""
+    """Return the `outcomes` of images (N, C, H, W) under all `CONDITIONS`."""
     own = OwnCouplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     even, like = own.even, of_like_class(own.predicted)
     mean = own.mean(torch.arange(len(images)))
 
     def replaced(here, there):
-        its, donors, alike = own[torch.cat([here, there, like[here]])].chunk(3)
+        recipients, donors, same_class = own[torch.cat([here, there, like[here]])].chunk(3)
         return (
-            its,
+            recipients,
             donors,
-            alike,
+            same_class,
             mean.expand(len(here), *mean.shape),
-            control_couplings("shuffled", its[None], generator)[-1],
-            control_couplings("matched", its[None], generator)[-1],
+            control_couplings("shuffled", recipients[None], generator)[-1],
+            control_couplings("matched", recipients[None], generator)[-1],
             even.expand(len(here), *even.shape),
             control_couplings("shuffled", donors[None], others)[-1],
         )
@@ -138,7 +138,7 @@ def transplant(
 
 
 def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -> dict[str, Any]:
-    """Return the fields of `Statistics` that are measured."""
+    """Return the measured fields of `Statistics`."""
     found = transplant(model, images, iterations=iterations, seed=seed, progress=progress)
     counts = draw_resamples(found["as_own"].shape[1] // 2, seed=seed)
     return {
@@ -150,20 +150,20 @@ def over_conditions(model, images: Tensor, *, iterations, seed: int, progress) -
 
 
 def counted(values: Tensor) -> dict[str, int]:
-    """Return the numbers of couples and of pairs of values (..., P)."""
+    """Return the numbers of couples and pairs in values (..., P)."""
     return {"couples": values.shape[-1] // 2, "n": values.shape[-1]}
 
 
 def over_doses(
     model, images: Tensor, doses: np.ndarray, *, iterations, seed: int, progress
 ) -> dict[str, Any]:
-    """Return the fields of `Doses` that are measured, at doses (D,) in their order.
+    """Return the measured fields of `Doses` at ascending doses (D,).
 
-    Conditions are those of `DEVIATIONS`, in this order. The steepest direction and
-    the noise have the norm of the donor's deviation. Couples, and shuffled couplings, are those of
-    `transplant` with the same seed. The direction is left out for a network whose scores have no
-    gradient with respect to couplings. Negative couplings are set to 0, each child's total kept,
-    for a network with which activations are not finite, as for a mixture of Gaussians.
+    Conditions are those of `DEVIATIONS`, in this order. The steepest direction and the noise have
+    the norm of the donor's deviation. Couples and the donor's shuffled couplings are those of
+    `transplant` with the same seed. The direction is left out if the activations have no gradient
+    with respect to couplings. If negative couplings give activations that are not finite, as in EM
+    routing, they are set to 0 and each child keeps its total.
     """
     own = OwnCouplings(model, images, iterations=iterations)
     even, predicted = own.even, own.predicted
@@ -230,12 +230,12 @@ def over_doses(
 
 
 def all_even(deviations: Iterable[Tensor], uniform: float) -> bool:
-    """Return whether standard deviations (...) are those of couplings that are all `uniform`."""
+    """Return whether couplings with these deviations all equal `uniform`, up to rounding."""
     return max(float(one.max()) for one in deviations) <= EVEN * uniform
 
 
 def _clipped(couplings: Tensor) -> Tensor:
-    """Return couplings (..., I, J) without negative ones, each child's total kept."""
+    """Set negative couplings (..., I, J) to 0 and rescale, so that each child keeps its total."""
     positive, total = couplings.clamp_min(0), couplings.sum(-1, keepdim=True)
     positive = positive * (total / positive.sum(-1, keepdim=True))
     return torch.where((couplings < 0).any(-1, keepdim=True), positive, couplings)
@@ -244,11 +244,12 @@ def _clipped(couplings: Tensor) -> Tensor:
 def steepest_direction(
     model, images: Tensor, even: Tensor, own: Tensor, donor: Tensor, *, iterations: int | None
 ) -> Tensor | None:
-    """Return the change of couplings (N, I, J) of norm 1 that moves classes from own to donor most.
+    """Return the change of couplings (N, I, J) of norm 1 that favours the donor's class most.
 
-    It is the gradient of the donor's activation less the recipient's at uniform couplings `even`
-    (I, J), which are the same in every iteration, without what changes the total that a child
-    gives. 0 for images without a gradient; None for a network that computes none.
+    It is the gradient of the activation of class `donor` (N,) minus that of `own` (N,), at uniform
+    couplings `even` (I, J) in every iteration. Its mean over parents is subtracted, so that each
+    child keeps its total. It is 0 for images whose gradient is 0. Return None if the activations
+    have no gradient.
     """
     like, slopes = like_of(model), []
     more = {} if iterations is None else {"iterations": iterations}
@@ -271,10 +272,10 @@ def steepest_direction(
 
 
 def halfway(shares: np.ndarray, doses: np.ndarray) -> np.ndarray:
-    """Return the lowest dose (...) at which half follow, linear in the logarithm of doses.
+    """Return the lowest dose (...) at which half follow, from shares (..., D) at doses (D,).
 
-    Of shares (..., D) at doses (D,), ascending: NaN where half is not reached, and the lowest dose
-    where more than half follow there.
+    Shares are interpolated linearly in the logarithm of the ascending doses. The result is NaN if
+    half is not reached, and the lowest dose if at least half follow there.
     """
     above = shares >= 0.5
     last = above.argmax(-1)[..., None]
@@ -289,7 +290,7 @@ def halfway(shares: np.ndarray, doses: np.ndarray) -> np.ndarray:
 def half_dose(values: Tensor, doses: np.ndarray, counts: np.ndarray) -> Estimate:
     """Return `halfway` of the means over pairs (K, D, 2 C), under resamples of the C couples.
 
-    An end of an interval is NaN where resamples do not reach half.
+    An end of an interval is NaN if the resample at that end does not reach half.
     """
     each = values.double().unflatten(-1, (-1, 2)).mean(-1).numpy()
     K, D, C = each.shape
@@ -304,10 +305,10 @@ def half_dose(values: Tensor, doses: np.ndarray, counts: np.ndarray) -> Estimate
 def pairs_of(
     predicted: Tensor, generator: torch.Generator, least: int = 2
 ) -> tuple[Tensor, Tensor]:
-    """Return recipients and donors (P,) of another class.
+    """Return recipients (P,) and donors (P,) of different predicted classes.
 
-    Of images with predicted classes (N,) those whose class no other one shares are left out:
-    they have no same-class donor. ValueError for fewer couples than the `least`.
+    An image is left out if no other one has its class of `predicted` (N,), because it has no
+    same-class donor. Raise ValueError for fewer than `least` couples.
     """
     several = (torch.bincount(predicted)[predicted] > 1).nonzero().flatten()
     pairs = several[couples(predicted[several], generator)]
@@ -321,38 +322,38 @@ def pairs_of(
 
 
 def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
-    """Return means over pairs (K, 2 C), under resamples of C couples; `shares`: of 0 or 1."""
+    """Return means over pairs (K, 2 C), by resamples of C couples; `shares`: values are 0 or 1."""
     couples = values.double().unflatten(1, (-1, 2))
     if shares:
         both = couples.sum(2).numpy()
         one = compare_shares(both, np.full(both.shape[1], 2), counts)
     else:
         one = compare_means(couples.mean(2).numpy(), counts, shares=False)
-    return replace(one.undrawn(), n=values.shape[1])  # another run has other couples
+    return replace(one.undrawn(), n=values.shape[1])  # couples differ between runs
 
 
 class Layer(NamedTuple):
     """A routed layer with its children and couplings for N images."""
 
-    of: str  # what is exchanged
-    number: int  # of the layer, as an index
+    of: str  # part that is exchanged
+    number: int  # index of the layer
     images: Tensor  # (N, C, H, W)
-    children: Any  # (N, I, D); None: they cannot be replaced, and need not be
-    active: Any  # (N, I)
-    couplings: Any  # (N, I, J) of the last iteration; None: they are not exchanged
-    predicted: Tensor  # (N,) predicted class of each, routed by itself
+    children: Any  # (N, I, D); None: the network cannot route given children
+    active: Any  # (N, I) activations of the children
+    couplings: Any  # (N, I, J) of the last iteration; None: not exchanged
+    predicted: Tensor  # (N,) predicted classes with normal routing
     grid: tuple[int, int, int] | None
 
     @property
     def size(self) -> int:
-        """I, the children."""
+        """Number I of children."""
         return (self.couplings if self.children is None else self.children).shape[1]
 
 
 def check(model, images: Tensor, of: str, layer: int | None) -> int:
-    """The layer's number as an index; ValueError for what cannot be exchanged, in one line.
+    """Return the index of the layer; raise ValueError if the exchange is not supported.
 
-    One image is traced for it at most.
+    At most one image is traced.
     """
     require_known("part of a network", of, OF)
     number = below_classes(model, layer)
@@ -366,12 +367,12 @@ def check(model, images: Tensor, of: str, layer: int | None) -> int:
 
 
 def rounds(model, images: Tensor, number: int) -> Tensor:
-    """Own couplings (R, 1, ...) of the first image."""
+    """Return the couplings (R, 1, ...) of the first image in all R iterations."""
     return trace(model, images[:1], layer=number, keep=("couplings",)).require("couplings")
 
 
 def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
-    """Children, couplings if they are exchanged, and what is predicted, of images (N, C, H, W)."""
+    """Return the state of a layer for images (N, C, H, W); couplings only if they are exchanged."""
     own, children, active = None, None, None
     if of == COUPLINGS:
         own, _, predicted = last_couplings(model, images, layer=number)
@@ -385,10 +386,10 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
 
 
 def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """Activations (P, J) of images `first` (P,) with the chosen children's part of `other` (P,).
+    """Return activations (P, J) of images `first` (P,) with some children from `other` (P,).
 
-    Chosen are (P, I), or (I,) for all pairs. Of poses the direction is the other's, the length, or
-    where there is one beside it the activation, the image's own.
+    `chosen` is bool (P, I), or (I,) for all pairs. `layer.of` is the part of the chosen children
+    that is exchanged. If it is the pose, children keep their length, or separate activation.
     """
     chosen, parts = chosen.expand(len(first), layer.size), []
     for rows in torch.arange(len(first)).split(CHUNK_IMAGES):
@@ -408,7 +409,7 @@ def mixed(model, layer: Layer, first: Tensor, other: Tensor, chosen: Tensor) -> 
 
 
 def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
-    """Activations (P, J) of images (P,) under couplings (P, I, J), or a list by iteration."""
+    """Return activations (P, J) of images (P,) under couplings (P, I, J) or a list by iteration."""
     if layer.children is None:
         traced = trace(model, layer.images[rows], keep=("lengths",), couplings=couplings)
         return traced.require("lengths")
@@ -417,9 +418,10 @@ def under(model, layer: Layer, rows: Tensor, couplings) -> Tensor:
 
 
 def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
-    """Children (P, I, D) with others' poses and their own lengths.
+    """Return children (P, I, D) with the direction of others' poses and their own lengths.
 
-    Where activations (P, I) are not lengths of the children, lengths are a matter of the pose.
+    If activations (P, I) are not the lengths of children, the length is part of the pose: return
+    `others`.
     """
     lengths = own.norm(dim=2)
     if not torch.allclose(lengths, active, rtol=1e-3, atol=1e-4):
@@ -428,7 +430,7 @@ def posed(own: Tensor, others: Tensor, active: Tensor) -> Tensor:
 
 
 def readings(layer: Layer, first: Tensor, other: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """(5, P) in the order of `READINGS`, of activations (P, J) before and after an exchange."""
+    """Return `READINGS` (5, P) from activations (P, J) before and after an exchange."""
     predicted, own, partner = winners(after), layer.predicted[first], layer.predicted[other]
     changes = [(after - before).gather(1, one[:, None])[:, 0] for one in (own, partner)]
     shares = [predicted == own, predicted == partner, (predicted != own) & (predicted != partner)]
@@ -436,17 +438,17 @@ def readings(layer: Layer, first: Tensor, other: Tensor, before: Tensor, after: 
 
 
 def masks(groups: Tensor, share: float, count: int, generator: torch.Generator) -> Tensor:
-    """(count, I) bool: children in a share of the groups, another draw in each row."""
+    """Return masks bool (count, I) of the children in a random share of groups, drawn per row."""
     number = int(groups.max()) + 1
     ranks = torch.rand(count, number, generator=generator).argsort(1).argsort(1)
     return (ranks < max(1, round(share * number)))[:, groups]
 
 
 def first_of(changes: Tensor, seed: int) -> tuple[int, Estimate]:
-    """Return the part that raises the donor's class most in every second couple, and the changes
-    (2,) in the rest: of the control, and of that part.
+    """Return the part that raises the donor's class most, and the changes (2,) on other couples.
 
-    Changes (1 + G, P) of the donor's class have those of the control first.
+    The part is chosen on every second couple. The changes by the control and by that part are
+    measured on the others. `changes` (1 + G, P) of the donor's class start with the control.
     """
     of_couples = changes.unflatten(1, (-1, 2))
     best = int(of_couples[1:, ::2].mean((1, 2)).argmax())
@@ -455,7 +457,7 @@ def first_of(changes: Tensor, seed: int) -> tuple[int, Estimate]:
 
 
 def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progress) -> dict:
-    """Return the fields of `Parts` that are measured, of images (N, C, H, W)."""
+    """Return the measured fields of `Parts` for images (N, C, H, W)."""
     number = check(model, images, of, layer)
     state = layer_of(model, images, of, number)
     generator = torch.Generator().manual_seed(seed)
@@ -505,16 +507,16 @@ def by_part(model, images: Tensor, of: str, layer: int | None, seed: int, progre
 
 
 def _about(model, layer: Layer, first: Tensor) -> dict:
-    """Return the fields about the layer and its pairs."""
+    """Return the fields of a result about the layer and its pairs."""
     below = layer.number != -1
     given = None if below or layer.of != COUPLINGS else reason(model, "donor's class")
     if given and all_even([coupling_sd(layer.couplings)], float(layer.couplings.mean())):
-        given = None  # no image follows what is the same in all
+        given = None  # uniform couplings are equal in all images
     return {"layer": layer.number if below else None, "given": given, **counted(first)}
 
 
 def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) -> dict:
-    """Return the fields of `Rounds` that are measured, of images (N, C, H, W)."""
+    """Return the measured fields of `Rounds` for images (N, C, H, W)."""
     number = check(model, images, COUPLINGS, layer)
     require(model, ("from_children",), "exchanging couplings of single iterations")
     count = len(rounds(model, images, number))
@@ -524,7 +526,7 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
             "iterations; use --by capsules, or --n N alone"
         )
     one = layer_of(model, images[:1], COUPLINGS, number)
-    under(model, one, torch.tensor([0]), [None] * count)  # refuses if it cannot
+    under(model, one, torch.tensor([0]), [None] * count)  # raises if the layer cannot
     state = layer_of(model, images, COUPLINGS, number)
     first, other = pairs_of(state.predicted, torch.Generator().manual_seed(seed), LEAST)
     before = under(model, state, first, None)
@@ -550,5 +552,5 @@ def by_iteration(model, images: Tensor, layer: int | None, seed: int, progress) 
 
 
 def listed(mode: str, r: int, count: int) -> list[bool]:
-    """Return which of the iterations, from 0, have other couplings."""
+    """Return for each of `count` iterations, from 0, whether its couplings are replaced."""
     return [k == r or (mode == "onward" and k > r) for k in range(count)]

@@ -9,31 +9,31 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import within
 
 Part = Literal["poses", "all-poses", "couplings", "primary"]
-PERPLEXITY = 30.0  # or a third of the images, if they are fewer
+PERPLEXITY = 30.0  # a third of the number of images if this is smaller
 
 
 class Result(NamedTuple):
-    """Maps (0: capsules, 1: pixels) of N images, T thumbnails, K trajectories of A angles."""
+    """Maps of N images by capsules (0) and pixels (1), T thumbnails, K trajectories of A angles."""
 
     positions: np.ndarray  # (2, N, 2)
     labels: np.ndarray  # (N,) true class
-    predicted: np.ndarray  # (N,)
-    thumbnails: np.ndarray  # (T,) which images are shown
+    predicted: np.ndarray  # (N,) predicted class
+    thumbnails: np.ndarray  # (T,) indices of the images that are shown
     thumbnail_images: np.ndarray  # (T, C, H, W) uint8
-    paths: np.ndarray  # (2, K, A, 2)
+    paths: np.ndarray  # (2, K, A, 2) positions of rotated images
     path_labels: np.ndarray  # (K,) true class
-    path_predicted: np.ndarray  # (K, A)
+    path_predicted: np.ndarray  # (K, A) predicted class
     angles_deg: np.ndarray  # (A,) counter-clockwise
-    scores: Estimate  # (2, 5) of the N images, as `score_names`; Wilson for accuracies, else by t
+    scores: Estimate  # (2, 5) by `score_names`; Wilson intervals for accuracies, else Student t
     score_names: list[str]
-    dimensions: list[int]  # numbers in a vector
-    of: str
-    method: str
+    dimensions: list[int]  # (2,) length of the vectors that are mapped
+    of: str  # part of the network that is mapped
+    method: str  # "tsne" or "pca"
     n: int
     classes: list[str]
     dataset: str
-    below: str = "primary capsules"  # what the capsules below the classes are called
-    fill: str = "black"  # of `transforms.Fill`
+    below: str = "primary capsules"  # name of the capsules below the classes
+    fill: str = "black"  # outside a rotated image, as in `transforms.Fill`
 
     axes = {"scores": (("capsules", "pixels"), "score_names")}
     formats = {"scores": ".3f"}

@@ -9,8 +9,9 @@ from capsviz.analysis import Panel
 from capsviz.results import COLOURS
 from capsviz.results.panels import beside, dots, name_rows, picture, room, rule, wrapped
 
-SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
-MARKERS = "os^Dv"  # where there are more classes than colours
+# A thumbnail's side, as a share of the map's, and its least side in inches.
+SHARE, THUMBNAIL = 0.075, 0.27
+MARKERS = "os^Dv"  # the next one when all colours are used
 TITLES = {
     "poses": "pose of the predicted class",
     "all-poses": "poses of all classes",
@@ -37,7 +38,7 @@ def _titles(result) -> tuple[str, str]:
 
 
 def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
-    """Return centres (T, 2) for thumbnails of `chosen` points: near them, on few others."""
+    """Return centres (T, 2) for thumbnails: near the `chosen` points, and hiding few others."""
     angles = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     ring = np.stack([np.cos(angles), np.sin(angles)], 1)
     steps = np.concatenate([radius * side * ring for radius in np.arange(0.8, 8, 0.4)])
@@ -57,7 +58,7 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
 
 def _map(which: int, axes, result):
     """Draw the map, with images that are misclassified, or rotated."""
-    side = room(axes) if room(axes) > 3.4 else 2.2  # in a column its height limits it
+    side = room(axes) if room(axes) > 3.4 else 2.2  # a map in a column is limited by its height
     share = max(SHARE, THUMBNAIL / side)
     axes.set_title(f"{_titles(result)[which]}, {result.dimensions[which]:,} numbers")
     points, paths = result.positions[which], result.paths[which]
@@ -82,7 +83,7 @@ def _map(which: int, axes, result):
         _path(axes, path, label, predicted)
     corners = np.concatenate([every, centres])
     low, high = corners.min(0), corners.max(0)
-    half = (high - low).max() / 2 + 0.7 * side  # a square, so that both maps are equally large
+    half = (high - low).max() / 2 + 0.7 * side  # a square, so that both maps have the same size
     for set_limits, centre in zip((axes.set_xlim, axes.set_ylim), (low + high) / 2, strict=True):
         set_limits(centre - half, centre + half)
     axes.set(aspect="equal", xticks=[], yticks=[])
@@ -90,7 +91,7 @@ def _map(which: int, axes, result):
 
 
 def _thumbnail(axes, image, point, centre, side, colour, line):
-    """An image in a frame whose longer side is `side`, with a line to its point."""
+    """Draw an image in a frame whose longer side is `side`, with a line to its point."""
     (x, y), (_, tall, wide) = centre, image.shape
     high, half = side * tall / max(tall, wide) / 2, side * wide / max(tall, wide) / 2
     axes.plot(*zip(point, centre, strict=True), color="black", linewidth=0.4, zorder=4)
@@ -101,7 +102,7 @@ def _thumbnail(axes, image, point, centre, side, colour, line):
 
 
 def _path(axes, path, label, predicted):
-    """A line through the angles; each angle in the colour of its prediction, the ends by sign."""
+    """Draw a line through the angles, coloured by predicted class, with − and + at its ends."""
     axes.plot(*path.T, color="black", linewidth=0.7, zorder=7)
     colours = [_style(k)["color"] for k in predicted]
     axes.scatter(*path.T, s=7, c=colours, edgecolor="black", linewidth=0.3, zorder=8)
@@ -114,7 +115,7 @@ def _path(axes, path, label, predicted):
 
 
 def _style(k) -> dict:
-    """Colour and marker of a class."""
+    """Return the colour and marker of a class."""
     marker = MARKERS[k // len(COLOURS) % len(MARKERS)]
     return {"color": COLOURS[k % len(COLOURS)], "marker": marker}
 

@@ -1,4 +1,4 @@
-"""Vectors of images by their capsules, their map, which images to show, and scores of the map."""
+"""Measures of `tsne`: vectors of images, their map, thumbnails, and scores of the map."""
 
 import numpy as np
 import torch
@@ -24,17 +24,17 @@ NAMES = (
     "silhouette in the map",
     "silhouette in the full space",
 )
-NOTHING = 1e-6  # of the largest number of all vectors: smaller differences are rounding
+NOTHING = 1e-6  # relative to the largest number: smaller differences are rounding errors
 
 
 def check(labels, method, trajectories, perplexity) -> None:
-    """Raise ValueError for too few images or classes, or a perplexity of at most 1."""
-    asked = perplexity if method == "tsne" else 0
-    least = 3 * max(NEIGHBOURS, asked)
+    """Raise ValueError for too few images or classes, or a bad perplexity or trajectory number."""
+    neighbours = perplexity if method == "tsne" else 0
+    least = 3 * max(NEIGHBOURS, neighbours)
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            f"--n{', or a smaller --perplexity' * (asked > NEIGHBOURS)}"
+            f"--n{', or a smaller --perplexity' * (neighbours > NEIGHBOURS)}"
         )
     if not perplexity > 1:
         raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
@@ -46,9 +46,9 @@ def check(labels, method, trajectories, perplexity) -> None:
 
 
 def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors (N, F) of images by a part of the trace, and the predicted classes (N,).
+    """Return vectors (N, F) of images, from the part `of` the trace, and predicted classes (N,).
 
-    ValueError where all vectors are the same, but for rounding.
+    Raise ValueError if all vectors are equal up to rounding.
     """
     part = "poses" if of == "all-poses" else of
     vectors, predicted = [], []
@@ -62,14 +62,14 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
         vectors.append(value.flatten(1).float().clone())
         predicted.append(winner)
         if start == 0:
-            size = vectors[0][0].numel() * 4 + len(images) * 8  # of a vector and its distances
+            size = vectors[0][0].numel() * 4 + len(images) * 8  # bytes per image
             memory.require(
                 4 * len(images) * size,
                 f"a map of {len(images)} images by {of}",
                 "use fewer images by --n",
             )
     every = torch.cat(vectors)
-    low, high = every.aminmax(dim=0)  # as large as one vector: differences of all take their memory
+    low, high = every.aminmax(dim=0)  # not all differences: these need much memory
     away = float(torch.maximum(high - every[0], every[0] - low).max())
     if away <= NOTHING * float(torch.maximum(high, -low).max()):
         raise ValueError(
@@ -79,7 +79,7 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
 
 
 def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int = 0) -> np.ndarray:
-    """The map (N, 2) of vectors (N, F), by "tsne" after a PCA to 50 numbers, or by "pca"."""
+    """Return the map (N, 2) of vectors (N, F), by "pca", or by "tsne" after a PCA to 50 numbers."""
     if vectors.shape[1] == 1:
         vectors = np.pad(vectors, ((0, 0), (0, 1)))
     count = 2 if method == "pca" else min(COMPONENTS, *vectors.shape)
@@ -90,19 +90,22 @@ def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int 
 
 
 def rotated(images, fill):
-    """Return images (K, C, H, W) at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
+    """Rotate images (K, C, H, W) by the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
     degrees = torch.from_numpy(ANGLES_DEG[ANGLES_DEG != 0])
     return torch.cat([rotate(image[None], degrees, fill).clamp(0, 1) for image in images])
 
 
 def along(values: np.ndarray, firsts, n: int) -> np.ndarray:
-    """Return (K, A, m) of values (n + K (A - 1), m) of images and then of rotated ones."""
+    """Return values (K, A, m) along the trajectories of the images `firsts` (K,).
+
+    `values` (n + K (A - 1), m) are those of n images, followed by those of the rotated ones.
+    """
     rotated = values[n:].reshape(len(firsts), ANGLES_DEG.size - 1, values.shape[1])
     return np.insert(rotated, ANGLES_DEG.size // 2, values[firsts], axis=1)
 
 
 def thumbnails(positions, labels, predicted) -> np.ndarray:
-    """Images to show: the one in the middle of each class's points, then misclassified ones."""
+    """Return images to show: the nearest to the median of each class, then misclassified ones."""
     chosen = []
     for k in np.unique(labels)[:THUMBNAILS]:
         own = np.flatnonzero(labels == k)
@@ -113,10 +116,10 @@ def thumbnails(positions, labels, predicted) -> np.ndarray:
 
 
 def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> Estimate:
-    """The scores (5,) of `NAMES` for features (N, F), their map (N, 2) and the true classes (N,).
+    """Return the scores (5,) of `NAMES` for features (N, F), map (N, 2) and true classes (N,).
 
-    Intervals are Wilson's for the accuracies, else by Student's t. They hold for this one map and
-    treat images as independent, so they leave out the chance in t-SNE itself.
+    Intervals are Wilson's for the accuracies and Student's t for the others. They treat images as
+    independent and the map as fixed, so they do not include the randomness of t-SNE.
     """
     full, flat = (pairwise_distances(part.astype(float)) for part in (features, positions))
     each = (
@@ -133,10 +136,11 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> E
 
 
 def trustworthiness(full: np.ndarray, flat: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
-    """Trustworthiness of each image (N,), from distances (N, N) in the full space and in the map.
+    """Return the trustworthiness (N,) of each image, from distances (N, N) in full space and map.
 
-    One less the ranks, beyond k in the full space, of an image's k neighbours in the map, scaled so
-    that the worst map has 0 (Venna & Kaski 2001). The mean is `sklearn.manifold.trustworthiness`.
+    The k neighbours in the map are ranked by distance in the full space. Trustworthiness is 1 minus
+    the scaled sum by which the ranks exceed k, so that the worst map has 0 (Venna & Kaski 2001).
+    The mean equals `sklearn.manifold.trustworthiness`.
     """
     n = len(full)
     ranks = _order(full).argsort(1)  # 0: the nearest other image, n - 1: itself
@@ -146,13 +150,13 @@ def trustworthiness(full: np.ndarray, flat: np.ndarray, k: int = NEIGHBOURS) -> 
 
 
 def neighbours_agree(distances: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Whether most of an image's `NEIGHBOURS` are of its class (N,); ties go to the lower."""
+    """Return whether `NEIGHBOURS` vote for each image's class (N,); the lowest class wins ties."""
     votes = np.eye(labels.max() + 1)[labels[_order(distances)[:, :NEIGHBOURS]]].sum(1)
     return votes.argmax(1) == labels
 
 
 def _order(distances: np.ndarray) -> np.ndarray:
-    """Images by distance from each image (N, N), itself last."""
+    """Return all images by distance from each image (N, N), itself last."""
     apart = distances.copy()
     np.fill_diagonal(apart, np.inf)
     return apart.argsort(1)

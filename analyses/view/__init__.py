@@ -8,7 +8,7 @@ from capsviz.analysis import Analysis, Default, Fill, Flag
 
 
 class Warp(NamedTuple):
-    """How an image is warped; these change nothing."""
+    """How to warp an image. The defaults change nothing."""
 
     angle_deg: float = 0.0  # counter-clockwise
     scale: float = 1.0
@@ -21,23 +21,23 @@ NO_WARP = Warp()
 
 
 class Result(NamedTuple):
-    """One image in K networks, and the pose of one class of the first."""
+    """One image in K networks, and the pose of one class in the first network."""
 
     image: np.ndarray  # (C, H, W) uint8, before the warp
-    warped: np.ndarray  # (C, H, W) uint8, as it goes into the networks
-    warp: dict[str, float]  # of `Warp`
+    warped: np.ndarray  # (C, H, W) uint8, the input of the networks
+    warp: dict[str, float]  # fields of `Warp`
     networks: list[str]  # K names
-    scores: np.ndarray  # (K, J) lengths of class capsules, or probabilities
-    capsule: int  # class of the pose
-    pose: np.ndarray  # (E,) of the image
-    changes: np.ndarray  # (E,) added to it
-    own: np.ndarray | None  # (C, H, W) uint8, decoded from that pose; None: no decoder
+    scores: np.ndarray  # (K, J) of the classes, of the `kinds` below
+    capsule: int  # class whose pose is decoded
+    pose: np.ndarray  # (E,) of the warped image
+    changes: np.ndarray  # (E,) added to the pose
+    own: np.ndarray | None  # (C, H, W) uint8, decoded from the pose; None: no decoder
     changed: np.ndarray | None  # (C, H, W) uint8, decoded from the changed pose
     routing: str  # "as trained", or what was changed in the first network's routing
     classes: list[str]
-    label: int | None  # true class, if it is known
-    kinds: list[str]  # K: "capsule length", "activation" or "probability"
-    fill: str = "black"  # of `transforms.Fill`
+    label: int | None  # true class; None: unknown
+    kinds: list[str]  # (K,) of the scores: "capsule length", "activation" or "probability"
+    fill: str = "black"  # outside the image, as in `transforms.Fill`
 
 
 class View(Analysis):
@@ -46,7 +46,7 @@ class View(Analysis):
     Result = Result
     needs = ("poses",)
     examples = "capsviz view --digit 4 --angle 20  # 6 s"
-    figure_set = None  # `rotate` and `perturb` show the same image at length
+    figure_set = None  # `rotate` and `perturb` show more of the same image
 
     def measure(
         self,
@@ -73,7 +73,7 @@ class View(Analysis):
         ] = (),
         fill: Fill = "black",
     ) -> Result:
-        """Warp an image, classify it by all networks, and decode a pose of the first."""
+        """Warp an image, classify it by all networks, and decode a pose of the first network."""
         network, *others = networks.values()
         return compute(
             network, image, label, classes=classes, others=others, names=list(networks),
@@ -99,9 +99,10 @@ def compute(
 ) -> Result:  # fmt: skip
     """Return what the networks predict for a warped image (1, C, H, W), and decode a pose.
 
-    `routing` says in words what `couplings` and `iterations`, as of `tracing.trace`, change in the
-    first network; `names` are those of all. ValueError for a scale that is not above 0, a class or
-    dimension that is not there, or changes for a network without a decoder.
+    `couplings` and `iterations` change the routing of the first network, as in `tracing.trace`;
+    `routing` describes this change in words. `names` are the names of all networks. Raise
+    ValueError for a scale of 0 or below, an angle beyond ±360°, an unknown class or dimension, or
+    changes for a network without a decoder.
     """
     from capsviz.nn.functional import predict
     from capsviz.tracing import require_decoder, score_name, scores, trace
@@ -141,7 +142,7 @@ def compute(
 
 
 def warped(image, how: Warp, fill="black"):
-    """Return an image (1, C, H, W) in [0, 1], warped; the image itself if nothing is changed."""
+    """Return the warped image (1, C, H, W) in [0, 1], or `image` itself if `how` is `NO_WARP`."""
     from capsviz.transforms.warps import matrix, warp
 
     if how == NO_WARP:
@@ -159,9 +160,9 @@ def warped(image, how: Warp, fill="black"):
 
 
 def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | None:
-    """Decode a class's pose of (J, E) after adding `changes` (E,): (C, H, W) uint8.
+    """Add `changes` (E,) to one class's pose, of poses (J, E), and decode it: (C, H, W) uint8.
 
-    None for a network without a decoder.
+    Return None for a network without a decoder.
     """
     import torch
 

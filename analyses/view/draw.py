@@ -7,7 +7,7 @@ from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import room, show, split, wrapped
 
-HATCHES = ("", "////", "....", "xxxx")  # networks differ in print as well
+HATCHES = ("", "////", "....", "xxxx")  # to tell networks apart without colours
 
 
 def _pictures(result) -> list:
