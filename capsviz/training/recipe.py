@@ -135,7 +135,7 @@ def differing(stored: Mapping, recipe: Recipe) -> set[str]:
 
 
 def read_option(text: str) -> tuple[str, object]:
-    """Parse "NAME=VALUE": return name and value, read as TOML or else as text.
+    """Return name and value of "NAME=VALUE"; the value is TOML, or else text.
 
     "kernel=9" is a number, "channels=[128, 256]" a list, "padding=valid" text. ValueError for
     anything else.

@@ -451,7 +451,7 @@ def _report_layer(known: Inferred, layer: Layer) -> None:
     known.say("couplings", f"{layer.weighing} in {layer.place}, {iterations}")
     if last.scaled:
         where = f"couplings are scaled in {last.entry.where} before they weigh votes"
-        known.say("weights", f"{where}; the scales are not read as activations")
+        known.say("weights", f"{where}; the scales are not used as activations")
     if any(turn.normalised and turn.whole is None for turn in layer.rounds):
         known.say(
             "note",

@@ -72,7 +72,7 @@ def test_where_triton_does_not_run_blocks_are_taken_and_a_warning_says_so():
     _attend._working_kernels.cache_clear()
     with pytest.warns(UserWarning, match="slower than it could be: Triton does not run here"):
         assert _attend._working_kernels(torch.device("cpu")) is None  # here it is not interpreted
-    assert _attend._working_kernels(torch.device("cpu")) is None  # and is told once
+    assert _attend._working_kernels(torch.device("cpu")) is None  # without a second warning
     _attend._working_kernels.cache_clear()
 
 
